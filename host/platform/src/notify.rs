@@ -9,6 +9,7 @@
 //! | [`config`] | the operator's file |
 //! | [`message`] | a message, its id, and its texts |
 //! | `format` | the bodies of the formats |
+//! | `look` | a look at a tenant |
 //! | `scan` | the messages about the runs of a tenant |
 //! | `watch` | the messages about quotas, tokens, refused posts and the store |
 //! | `queue` | the messages that wait for targets |
@@ -30,6 +31,7 @@
 
 pub mod config;
 mod format;
+mod look;
 pub mod message;
 mod queue;
 mod record;

@@ -8,20 +8,20 @@ use crate::shape::time;
 
 /// Maximum characters of the summary that PagerDuty takes.
 const MAX_SUMMARY_CHARS: usize = 1_024;
-/// The time in milliseconds after which an Alertmanager treats an alert as over.
+/// The time in milliseconds from an attempt to the end of the alert. An Alertmanager drops alerts that have ended.
 const ALERT_MS: u64 = 3_600_000;
 /// The name that messages give as their source.
 const SOURCE: &str = "flowcell";
 
-/// Returns the body of a message in a format. `contents` includes the text of the run, and `key` is the routing key for
-/// PagerDuty.
-pub(super) fn body(format: Format, message: &Message, contents: bool, key: Option<&str>) -> Value {
+/// Returns the body of a message in a format. `contents` includes the text of the run, `key` is the routing key for
+/// PagerDuty, and `now` the time of the attempt.
+pub(super) fn body(format: Format, message: &Message, contents: bool, key: Option<&str>, now: u64) -> Value {
     match format {
         Format::Standard => standard(message, contents),
         Format::Slack => slack(message, contents),
         Format::Teams => teams(message, contents),
         Format::PagerDuty => pagerduty(message, contents, key.unwrap_or_default()),
-        Format::AlertManager => json!([alert(message, contents)]),
+        Format::AlertManager => json!([alert(message, contents, now)]),
     }
 }
 
@@ -132,7 +132,7 @@ fn pagerduty(message: &Message, contents: bool, key: &str) -> Value {
 }
 
 /// Returns an alert for an Alertmanager. Alerts with the same labels are one alert, so the id is a label.
-fn alert(message: &Message, contents: bool) -> Value {
+fn alert(message: &Message, contents: bool, now: u64) -> Value {
     let mut labels = json!({
         "alertname": "FlowcellNotification",
         "kind": message.kind.name(),
@@ -148,7 +148,7 @@ fn alert(message: &Message, contents: bool) -> Value {
     }
     let lines: Vec<String> =
         message.lines(contents).into_iter().map(|(label, value)| format!("{label}: {value}")).collect();
-    let ends = if message.resolves.is_some() { message.at } else { message.queued.saturating_add(ALERT_MS) };
+    let ends = if message.resolves.is_some() { message.at } else { now.saturating_add(ALERT_MS) };
     json!({
         "labels": labels,
         "annotations": { "summary": message.title(), "description": lines.join("\n") },

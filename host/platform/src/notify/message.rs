@@ -123,6 +123,9 @@ pub struct Message {
     /// The number of failed attempts of this process.
     #[serde(skip)]
     pub attempts: u32,
+    /// The number of these attempts in which the target has refused this message.
+    #[serde(skip)]
+    pub refusals: u32,
     /// The time before which this process does not try again.
     #[serde(skip)]
     pub next: Option<Instant>,
@@ -146,6 +149,7 @@ impl Message {
             text: None,
             resolves: None,
             attempts: 0,
+            refusals: 0,
             next: None,
         }
     }
@@ -206,7 +210,7 @@ pub(super) fn name(text: &str) -> String {
 pub(super) fn cut(text: &str, most: usize) -> String {
     let is_unseen = |letter: char| {
         letter.is_control()
-            || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+            || matches!(letter, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
     };
     let clean = |letter: char| match letter {
         '\n' | '\t' => ' ',

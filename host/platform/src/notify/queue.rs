@@ -10,9 +10,13 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-use super::message::{Message, NoticeKind};
+use super::{
+    config::TargetSettings,
+    message::{Message, NoticeKind},
+};
 
-/// Maximum number of messages of a tenant that wait for a target. Further ones are counted.
+/// Maximum number of messages about a tenant that wait for a target, and of urgent ones beside them. Further ones are
+/// counted.
 pub(super) const MAX_WAITING: usize = 50;
 /// The time in milliseconds in which messages are counted for the rate.
 const WINDOW_MS: u64 = 60_000;
@@ -24,8 +28,10 @@ pub(super) struct Queue {
     messages: VecDeque<Message>,
     /// The start of the present window, in milliseconds since 1970.
     window: u64,
-    /// The number of messages that were queued in the window.
-    count: u32,
+    /// The numbers of messages that were queued in the window, by the tenants that they are about: urgent ones, and others.
+    /// The tenants differ only in the queue of the process.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    counts: BTreeMap<String, [u32; 2]>,
     /// The messages that were left out since the last message about them, by kinds.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     left_out: BTreeMap<NoticeKind, u64>,
@@ -33,18 +39,21 @@ pub(super) struct Queue {
 
 impl Queue {
     /// Queues a message, or counts it if the window or the queue is full. Returns false if it was left out.
-    pub(super) fn push(&mut self, message: Message, per_minute: u32, now: u64) -> bool {
+    /// `place` is the tenant of the queue.
+    pub(super) fn push(&mut self, place: &str, message: Message, per_minute: u32, now: u64) -> bool {
         if now.abs_diff(self.window) >= WINDOW_MS {
-            self.close_window(&message.tenant, now);
+            self.close_window(place, now);
         }
         if self.messages.iter().any(|known| known.id == message.id) {
             return true;
         }
-        if self.count >= per_minute || self.messages.len() >= MAX_WAITING {
+        let (is_full, is_urgent) = (self.is_full_for(&message), message.kind.is_urgent());
+        let count = &mut self.counts.entry(message.tenant.clone()).or_default()[usize::from(!is_urgent)];
+        if *count >= per_minute || is_full {
             *self.left_out.entry(message.kind).or_default() += 1;
             return false;
         }
-        self.count += 1;
+        *count += 1;
         self.messages.push_back(Message { queued: now, ..message });
         true
     }
@@ -56,17 +65,45 @@ impl Queue {
             return false;
         }
         let began = std::mem::replace(&mut self.window, now);
-        self.count = 0;
-        if self.left_out.is_empty() || self.messages.len() >= MAX_WAITING {
+        self.counts.clear();
+        if self.left_out.is_empty() {
+            return false;
+        }
+        let mut message = Message::new(NoticeKind::LeftOut, tenant, None, &[&began.to_string()], now);
+        if self.is_full_for(&message) {
             return false;
         }
         let left_out = std::mem::take(&mut self.left_out);
         let kinds: Vec<_> = left_out.iter().map(|(kind, count)| format!("{count} {}", kind.name())).collect();
-        let mut message = Message::new(NoticeKind::LeftOut, tenant, None, &[&began.to_string()], now);
         let total: u64 = left_out.values().sum();
         message.about = format!("{total} more were left out: {}", kinds.join(", "));
         self.messages.push_back(Message { queued: now, ..message });
         true
+    }
+
+    /// Returns whether the room for messages such as this one is used. Urgent ones have room of their own, and so has each
+    /// tenant.
+    fn is_full_for(&self, message: &Message) -> bool {
+        let is_alike =
+            |known: &&Message| known.kind.is_urgent() == message.kind.is_urgent() && known.tenant == message.tenant;
+        self.messages.iter().filter(is_alike).count() >= MAX_WAITING
+    }
+
+    /// Drops the messages that the target does not hear any more, and the texts if it gets no contents. Returns the number of
+    /// messages.
+    pub(super) fn keep_heard(&mut self, tenant: &str, target: &TargetSettings) -> u64 {
+        let known = self.len();
+        self.messages.retain(|message| match message.kind {
+            NoticeKind::LeftOut => target.hears_tenant(&message.tenant),
+            kind => target.hears(kind, &message.tenant, message.flow.as_deref()),
+        });
+        if !target.contents {
+            self.messages.iter_mut().for_each(|message| message.text = None);
+        }
+        let kinds = target.kinds.as_ref();
+        let hears = |kind: &NoticeKind| target.hears_tenant(tenant) && kinds.is_none_or(|kinds| kinds.contains(kind));
+        self.left_out.retain(|kind, _| hears(kind));
+        known - self.len()
     }
 
     /// Returns the number of messages that wait or were left out.
@@ -132,7 +169,7 @@ impl Queues {
     pub(super) fn push(&self, tenant: &Tenant, target: &str, message: Message, per_minute: u32, now: u64) -> bool {
         let mut tenants = self.tenants.lock();
         let queue = tenants.entry(tenant.clone()).or_default().0.entry(target.to_owned()).or_default();
-        let is_queued = queue.push(message, per_minute, now);
+        let is_queued = queue.push(tenant.as_str(), message, per_minute, now);
         drop(tenants);
         self.changed.lock().insert(tenant.clone());
         self.arrived.notify_waiters();
@@ -158,6 +195,11 @@ impl Queues {
     /// Returns whether the document of a tenant has to be written, and forgets it.
     pub(super) fn take_changed(&self, tenant: &Tenant) -> bool {
         self.changed.lock().remove(tenant)
+    }
+
+    /// Returns the tenants whose documents have to be written.
+    pub(super) fn changed(&self) -> Vec<Tenant> {
+        self.changed.lock().iter().cloned().collect()
     }
 
     /// Notes that the document of a tenant has to be written.
@@ -198,6 +240,7 @@ impl Queues {
         let queue = tenants.get_mut(tenant).and_then(|queues| queues.0.get_mut(target));
         if let Some(message) = queue.and_then(|queue| queue.messages.iter_mut().find(|message| message.id == id)) {
             message.attempts += 1;
+            message.refusals += u32::from(next.is_some());
             message.next = next;
         }
     }

@@ -2,12 +2,15 @@
 //!
 //! The document of a tenant belongs to the tenant, so it is removed together with the tenant.
 
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use flowcell_contract::{RunId, Tenant};
 use serde::{Deserialize, Serialize};
 
-use super::queue::TenantQueues;
+use super::{config::TargetSettings, queue::TenantQueues};
 use crate::{
     Host,
     operate::{
@@ -21,14 +24,16 @@ const KIND: &str = "notify";
 /// The key of the document of a tenant.
 const PROGRESS: &str = "progress";
 /// The key of the document of the lease.
-const LEASE: &str = "lease";
-/// The time in milliseconds for which a process may send the messages of a shared store.
-pub(super) const LEASE_MS: u64 = 15_000;
+const LEASE_KEY: &str = "lease";
+/// The time for which a process may send the messages of a shared store.
+pub(super) const LEASE: Duration = Duration::from_secs(15);
 /// The time in milliseconds before the place in the list of runs in which a run may still appear. The driver records the
 /// time of a change by its own clock and commits it later.
 pub(super) const OVERLAP_MS: u64 = 60_000;
 /// Maximum number of runs of a tenant that are remembered as seen.
 pub(super) const MAX_SEEN: usize = 4_000;
+/// Maximum number of waits of a tenant that are remembered as reported.
+pub(super) const MAX_REPORTED: usize = 2_000;
 /// The age in milliseconds above which an event is old news after a start.
 pub(super) const MAX_AGE_MS: u64 = 24 * 3_600_000;
 
@@ -46,10 +51,29 @@ pub(super) struct Progress {
     pub(super) complete: u64,
     /// A second look begins at this time at the earliest, since runs before it were forgotten.
     pub(super) forgotten: u64,
-    /// The runs and the waits that were seen lately, by short digests, with their times.
+    /// The place at which the next second look goes on, if the last one was not finished.
+    #[serde(skip)]
+    pub(super) second: Option<SecondLook>,
+    /// The runs that were seen lately, by short digests, with their times.
     pub(super) seen: BTreeMap<String, u64>,
+    /// The reported waits of each run that goes on, with their times. Both are short digests.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) reported: BTreeMap<String, BTreeMap<String, u64>>,
+    /// Waits before this time may have been reported and forgotten.
+    pub(super) reported_from: u64,
     /// Other reported events, with the times until which they are remembered.
     pub(super) once: BTreeMap<String, u64>,
+}
+
+/// The place in a second look.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct SecondLook {
+    /// The time at which the second look began.
+    pub(super) began: u64,
+    /// The time of the last run that was looked at.
+    pub(super) since: u64,
+    /// The last run that was looked at.
+    pub(super) after: Option<RunId>,
 }
 
 impl Progress {
@@ -65,15 +89,17 @@ impl Progress {
             self.floor = self.floor.min(now);
             self.complete = self.complete.min(now);
             self.forgotten = self.forgotten.min(now);
+            self.reported_from = self.reported_from.min(now);
+            self.second = None;
         }
     }
 
-    /// Returns the time from which a wait counts, and from which a second look reads the runs.
+    /// Returns the time from which a second look reads the runs.
     pub(super) fn overlap(&self) -> u64 {
         self.complete.saturating_sub(OVERLAP_MS).max(self.floor)
     }
 
-    /// Remembers a run or a wait. Returns false if it was seen before.
+    /// Remembers a run. Returns false if it was seen before.
     pub(super) fn see(&mut self, key: String, time: u64) -> bool {
         let is_new = !self.seen.contains_key(&key);
         if is_new {
@@ -82,7 +108,7 @@ impl Progress {
         is_new
     }
 
-    /// Forgets what no later look reads again, and the oldest ones above [`MAX_SEEN`].
+    /// Forgets what no later look reads again, and the oldest ones above [`MAX_SEEN`] and [`MAX_REPORTED`].
     pub(super) fn prune(&mut self, now: u64) {
         let from = self.overlap();
         self.seen.retain(|_, time| *time >= from);
@@ -93,6 +119,15 @@ impl Progress {
             let last = times[self.seen.len() - MAX_SEEN * 3 / 4];
             self.seen.retain(|_, time| *time > last);
             self.forgotten = self.forgotten.max(last.saturating_add(1));
+        }
+        let reported: usize = self.reported.values().map(BTreeMap::len).sum();
+        if reported > MAX_REPORTED {
+            let mut times: Vec<u64> = self.reported.values().flat_map(BTreeMap::values).copied().collect();
+            times.sort_unstable();
+            let last = times[reported - MAX_REPORTED * 3 / 4];
+            self.reported.values_mut().for_each(|waits| waits.retain(|_, at| *at > last));
+            self.reported.retain(|_, waits| !waits.is_empty());
+            self.reported_from = self.reported_from.max(last.saturating_add(1));
         }
         self.once.retain(|_, until| now < *until);
     }
@@ -114,9 +149,9 @@ pub(super) struct StoredTenant {
 
 /// The document of the lease.
 #[derive(Serialize, Deserialize)]
-struct Lease {
+struct LeaseDocument {
+    /// The process that has the lease. Empty: no process.
     holder: String,
-    until: u64,
 }
 
 /// Reads the document of a tenant, with its version.
@@ -129,33 +164,86 @@ pub(super) fn write(host: &Host, tenant: &Tenant, stored: &StoredTenant, version
     Documents { store: host.documents(), tenant }.put(KIND, PROGRESS, Some(stored), version)
 }
 
-/// Takes or renews the lease of the sender. Returns the milliseconds for which it holds, or `None` if another process has
-/// it.
-pub(super) fn take_lease(host: &Host, holder: &str) -> Result<Option<u64>, DocumentError> {
-    let operators = Tenant::from(OPERATORS);
-    let documents = Documents { store: host.documents(), tenant: &operators };
-    let found: Option<(Lease, u64)> = documents.get(KIND, LEASE)?;
-    let now = host.now();
-    let (held, version) = match &found {
-        Some((lease, version)) => {
-            // A lease that ends later than one of now comes from a clock that was ahead.
-            let is_valid = now < lease.until && lease.until <= now + LEASE_MS;
-            (is_valid.then_some(lease), *version)
+/// The lease of a process that sends the messages of a shared store. No clocks are compared: each process measures by itself
+/// how long the document has not changed.
+pub(super) struct Lease {
+    holder: String,
+    /// The version of the document that this process saw last, and the time at which it saw it first.
+    seen: Option<(u64, Instant)>,
+}
+
+impl Lease {
+    pub(super) fn new(holder: String) -> Lease {
+        Lease { holder, seen: None }
+    }
+
+    /// Takes or renews the lease at `now`. Returns the time until which it holds, or `None` if another process has it. Another
+    /// process loses it once it has not renewed it for [`LEASE`].
+    pub(super) fn take(&mut self, host: &Host, now: Instant) -> Result<Option<Instant>, DocumentError> {
+        let operators = Tenant::from(OPERATORS);
+        let documents = Documents { store: host.documents(), tenant: &operators };
+        let found: Option<(LeaseDocument, u64)> = documents.get(KIND, LEASE_KEY)?;
+        let (holder, version) = found.map_or((String::new(), 0), |(lease, version)| (lease.holder, version));
+        let since = match self.seen {
+            Some((seen, since)) if seen == version => since,
+            _ => {
+                if holder == self.holder {
+                    // This process did not get the answer to its own write, so it writes again.
+                    return self.write(&documents, version, now);
+                }
+                // The document was read after `now`, and was written before the end of the read.
+                let read = now.max(Instant::now());
+                self.seen = Some((version, read));
+                read
+            }
+        };
+        let age = now.saturating_duration_since(since);
+        match () {
+            () if holder == self.holder && age < LEASE / 2 => Ok(Some(since + LEASE)),
+            () if holder != self.holder && !holder.is_empty() && age < LEASE => Ok(None),
+            () => self.write(&documents, version, now),
         }
-        None => (None, 0),
-    };
-    match held {
-        Some(lease) if lease.holder != holder => Ok(None),
-        Some(lease) if lease.until - now > LEASE_MS / 2 => Ok(Some(lease.until - now)),
-        _ => {
-            let lease = Lease { holder: holder.to_owned(), until: now + LEASE_MS };
-            Ok(documents.put(KIND, LEASE, Some(&lease), version)?.then_some(LEASE_MS))
+    }
+
+    fn write(
+        &mut self,
+        documents: &Documents<'_>,
+        version: u64,
+        now: Instant,
+    ) -> Result<Option<Instant>, DocumentError> {
+        let lease = LeaseDocument { holder: self.holder.clone() };
+        if !documents.put(KIND, LEASE_KEY, Some(&lease), version)? {
+            return Ok(None);
         }
+        self.seen = Some((version + 1, now));
+        Ok(Some(now + LEASE))
+    }
+
+    /// Gives the lease back, if this process has it, so that another process need not wait.
+    pub(super) fn release(&self, host: &Host) -> Result<(), DocumentError> {
+        let operators = Tenant::from(OPERATORS);
+        let documents = Documents { store: host.documents(), tenant: &operators };
+        let found: Option<(LeaseDocument, u64)> = documents.get(KIND, LEASE_KEY)?;
+        let Some((_, version)) = found.filter(|(lease, _)| lease.holder == self.holder) else { return Ok(()) };
+        documents.put(KIND, LEASE_KEY, Some(&LeaseDocument { holder: String::new() }), version).map(drop)
     }
 }
 
-/// Returns the names of targets in a document that the file does not have any more, with their waiting messages.
-pub(super) fn lost_targets(queues: &mut TenantQueues, known: &HashSet<&str>) -> Vec<(String, u64)> {
-    let lost: Vec<String> = queues.0.keys().filter(|name| !known.contains(name.as_str())).cloned().collect();
-    lost.into_iter().filter_map(|name| Some((name.clone(), queues.0.remove(&name)?.len()))).collect()
+/// Drops the waiting messages that the targets of the file do not hear any more. Returns the names of their targets, with
+/// the numbers of the messages.
+pub(super) fn drop_unheard<'a>(
+    queues: &mut TenantQueues,
+    tenant: &Tenant,
+    targets: impl Iterator<Item = &'a TargetSettings> + Clone,
+) -> Vec<(String, u64)> {
+    let mut dropped = Vec::new();
+    queues.0.retain(|name, queue| {
+        let target = targets.clone().find(|target| target.name == *name);
+        let count = target.map_or(queue.len(), |target| queue.keep_heard(tenant.as_str(), target));
+        if count > 0 {
+            dropped.push((name.clone(), count));
+        }
+        target.is_some()
+    });
+    dropped
 }

@@ -3,8 +3,9 @@
 //! A first look goes on after the last run that was looked at. A second look, now and then, reads the runs of the last
 //! minute again, since a change may be committed later than its time says, and in the same millisecond as others.
 //!
-//! A wait of a run counts once, whatever happens to the run afterwards. It counts if the run was parked for the first time
-//! with this wait since the last look. An earlier look has reported any other wait.
+//! A wait of a run counts once, whatever happens to the run afterwards: the reported waits of each run are remembered until
+//! it ends. Of waits that are so old that they may have been forgotten, those count with which the run was parked for the
+//! first time since the last look. A wait with which a run was parked before the first start with a file is old news.
 
 use std::{
     ops::ControlFlow,
@@ -14,13 +15,13 @@ use std::{
 use flowcell_contract::RunId;
 use flowcell_runtime::{
     fact::{RunEnd, WaitReason, WaitsFor},
-    ports::{Changed, MaybeStoreError, RunRow, Runs, StoreError},
+    ports::{Changed, MaybeStoreError, RunRow, Runs, StoreError, StoreErrorKind},
 };
 use serde_json::Value;
 
 use super::{
     message::{MAX_TEXT_CHARS, Message, NoticeKind, cut, message_id, name},
-    record::Progress,
+    record::{Progress, SecondLook},
 };
 use crate::{
     Host, StartError,
@@ -29,7 +30,7 @@ use crate::{
 
 /// The number of runs that are read at a time.
 const ROWS: usize = 200;
-/// Maximum number of pages of runs that a first look reads. The next one goes on.
+/// Maximum number of pages of runs that a look reads. The next one goes on.
 const MAX_PAGES: usize = 10;
 /// Maximum number of runs whose events one look reads. The next one goes on.
 pub(super) const MAX_READ_RUNS: usize = 50;
@@ -61,13 +62,18 @@ impl Look<'_> {
     pub(super) fn look(&mut self, again: bool) -> Result<bool, StoreError> {
         let host = self.host;
         let Some(runs) = host.runs() else { return Ok(true) };
-        let (mut since, mut after) = match again {
-            true => (self.progress.overlap().max(self.progress.forgotten), None),
-            false => (self.progress.time, self.progress.run.clone()),
+        let began = self.progress.second.as_ref().map_or_else(|| host.now(), |second| second.began);
+        let (mut since, mut after) = match (again, &self.progress.second) {
+            (true, Some(second)) => (second.since, second.after.clone()),
+            (true, None) => (self.progress.overlap().max(self.progress.forgotten), None),
+            (false, _) => (self.progress.time, self.progress.run.clone()),
         };
         let mut pages = 0;
         loop {
-            if !again && pages == MAX_PAGES {
+            if again {
+                self.progress.second = Some(SecondLook { began, since, after: after.clone() });
+            }
+            if pages == MAX_PAGES {
                 return Ok(false);
             }
             pages += 1;
@@ -79,11 +85,16 @@ impl Look<'_> {
                     return Ok(false);
                 }
                 (since, after) = (row.updated, Some(row.run_id));
-                if !again {
-                    (self.progress.time, self.progress.run) = (since, after.clone());
+                match &mut self.progress.second {
+                    Some(second) if again => (second.since, second.after) = (since, after.clone()),
+                    _ => (self.progress.time, self.progress.run) = (since, after.clone()),
                 }
             }
             if is_last {
+                if again {
+                    self.progress.second = None;
+                    self.progress.complete = self.progress.complete.max(began);
+                }
                 return Ok(true);
             }
         }
@@ -91,6 +102,9 @@ impl Look<'_> {
 
     /// Looks at a run. Returns false if its events have to be read, and no further events may be.
     fn look_at(&mut self, runs: &dyn Runs, row: &RunRow) -> Result<bool, StoreError> {
+        if row.has_ended() && !self.progress.reported.is_empty() {
+            self.progress.reported.remove(&short(&message_id(&["run", row.run_id.as_str()])));
+        }
         let is_parked = matches!(row.status.as_str(), "parked" | "needs_attention");
         let for_person = match &row.waits_for {
             Some(WaitsFor { reason, others, .. }) => *reason != WaitReason::Event || *others > 0,
@@ -114,8 +128,10 @@ impl Look<'_> {
         }
         let read = if has_failed { self.add_failure(runs, row) } else { self.add_waits(row) };
         if let Err(error) = read {
-            // An error of this run alone would come again, and must not hold up the runs after it.
-            if error.damage().is_none() && error.store_error().is_some() {
+            // Any other error, such as that of a run of a newer version, would come again, and must not hold up the runs after
+            // it.
+            use StoreErrorKind::{Conflict, Outage, Unavailable};
+            if matches!(error.store_error().map(StoreError::kind), Some(Outage | Unavailable | Conflict)) {
                 return Err(error.to_store_error());
             }
             tracing::warn!("cannot read the run `{}` for a notification, which has less text: {error}", row.run_id);
@@ -165,25 +181,31 @@ impl Look<'_> {
     }
 
     fn add_waits(&mut self, row: &RunRow) -> Result<(), StartError> {
-        let (mut parks, from) = (None, self.progress.overlap());
+        let (mut parks, floor, overlap) = (None, self.progress.floor, self.progress.overlap());
+        let run = short(&message_id(&["run", row.run_id.as_str()]));
+        let mut reported = self.progress.reported.get(&run).cloned().unwrap_or_default();
         for (_, wait) in waits_of(self.host, row, "")? {
             let Some(message) = self.of_wait(row, &wait) else { continue };
             let key = short(&message.id);
-            if self.progress.seen.contains_key(&key) {
+            if reported.contains_key(&key) {
                 continue;
             }
+            // Each wait before this time was reported, or is old news, if the run was parked with it before.
+            let from = if message.at < self.progress.reported_from { overlap } else { floor };
             if message.at < from {
                 if parks.is_none() {
                     parks = Some(park_times(self.host, &row.run_id)?);
                 }
-                // The run was parked before with this wait, and an earlier look has reported it.
                 let first = parks.iter().flatten().find(|park| **park >= message.at);
                 if first.is_some_and(|park| *park < from) {
                     continue;
                 }
             }
-            self.progress.see(key, row.updated.max(message.at));
+            reported.insert(key, message.at);
             self.found.push(message);
+        }
+        if !reported.is_empty() {
+            self.progress.reported.insert(run, reported);
         }
         Ok(())
     }

@@ -21,7 +21,7 @@ use super::{
 use crate::{Host, observe::metrics::NoticeOutcome};
 
 /// The first wait after a failed attempt. Each further one is twice as long.
-const FIRST_WAIT: Duration = Duration::from_secs(1);
+pub(super) const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// The longest wait after a failed attempt.
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(120);
 /// The time in milliseconds after which a message is given up.
@@ -114,7 +114,7 @@ pub(super) async fn send_all(shared: Arc<Shared>, target: Arc<Target>) {
             continue;
         };
         last = tenant.clone();
-        match target.send(&message).await {
+        match target.send(&message, now).await {
             Ok(()) => {
                 failures = 0;
                 metrics.count_notices(target.name(), NoticeOutcome::Sent, 1);
@@ -143,10 +143,12 @@ fn note_failure(
     let (metrics, now, name) = (shared.host.metrics(), shared.host.now(), target.name());
     metrics.count_notices(name, NoticeOutcome::Failed, 1);
     let attempts = if error.is_refusal { message.attempts + 1 } else { failures };
-    if attempts == 1 {
+    // A refusal after an outage is the first refusal, too.
+    let is_first = if error.is_refusal { message.refusals == 0 } else { failures == 1 };
+    if is_first {
         tracing::warn!("cannot send the notification `{}` to `{name}`, and tries again: {}", message.id, error.why);
     }
-    let wait = error.wait.unwrap_or_else(|| backoff(attempts));
+    let wait = wait_after(error.wait, attempts);
     let next = error.is_refusal.then(|| Instant::now() + wait);
     shared.queues.delay(tenant, name, &message.id, next);
     let before = now.saturating_sub(GIVE_UP_MS);
@@ -164,6 +166,11 @@ fn note_failure(
         tracing::error!("gave up {given_up} notifications to `{name}` after 24 hours: {}", error.why);
     }
     next.is_none().then_some(wait)
+}
+
+/// Returns the wait before the next attempt: the requested one, and at least the first usual one.
+pub(super) fn wait_after(requested: Option<Duration>, attempts: u32) -> Duration {
+    requested.map_or_else(|| backoff(attempts), |wait| wait.max(FIRST_WAIT))
 }
 
 /// Returns the wait after a number of failed attempts, shortened at random by up to a quarter.

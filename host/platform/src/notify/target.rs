@@ -115,13 +115,13 @@ impl Target {
         &self.settings.name
     }
 
-    /// Sends a message once.
-    pub(super) async fn send(&self, message: &Message) -> Result<(), SendError> {
+    /// Sends a message once, at `now`.
+    pub(super) async fn send(&self, message: &Message, now: u64) -> Result<(), SendError> {
         let contents = self.settings.contents;
         match &self.way {
             Way::Webhook { hook, key } => {
                 let form = self.settings.format.unwrap_or_default();
-                let body = format::body(form, message, contents, key.as_ref().map(|key| key.as_str()));
+                let body = format::body(form, message, contents, key.as_ref().map(|key| key.as_str()), now);
                 let sent = hook.post_once(&message.id, Bytes::from(body.to_string())).await;
                 sent.map_err(|error| SendError { why: error.why, is_refusal: error.is_refusal, wait: error.wait })
             }

@@ -14,11 +14,12 @@ use super::{
     format::{body, plain},
     message::{MAX_NAME_CHARS, Message, NoticeKind, cut, message_id, name},
     queue::{MAX_WAITING, Queues, Wanted},
-    record::{LEASE_MS, MAX_SEEN, OVERLAP_MS, Progress, take_lease},
+    record::{LEASE, Lease, MAX_REPORTED, MAX_SEEN, OVERLAP_MS, Progress, drop_unheard},
     scan::Look,
+    sender::{FIRST_WAIT, wait_after},
     watch::StoreWatch,
 };
-use crate::{Host, operate::documents::Documents};
+use crate::Host;
 
 /// A text that tries to be more than a text in each format.
 const HOSTILE: &str =
@@ -88,27 +89,27 @@ fn quiet_hours_follow_their_zone_and_may_pass_midnight() {
 #[test]
 fn texts_of_tenants_are_only_texts_in_each_format() {
     let message = failed(&format!("r{HOSTILE}"), 0);
-    let slack = body(Format::Slack, &message, true, None);
+    let slack = body(Format::Slack, &message, true, None, 0);
     assert!(!slack["text"].as_str().unwrap().contains(['<', '>']), "{slack}");
     let types = |body: &Value, key: &str| body.to_string().matches(key).count();
     assert_eq!(types(&slack, "mrkdwn\":false"), 1);
     assert!(slack["blocks"].as_array().unwrap().iter().all(|block| block["text"]["type"] == "plain_text"), "{slack}");
-    let teams = body(Format::Teams, &message, true, None);
+    let teams = body(Format::Teams, &message, true, None, 0);
     let blocks = teams["attachments"][0]["content"]["body"].as_array().unwrap();
     assert!(blocks.iter().all(|block| block["type"] == "RichTextBlock"), "{teams}");
     let mail = plain(&message, true);
     assert!(!mail.contains(['\r', '\u{202e}']) && !mail.contains("\nBcc"), "{mail}");
-    let pager = body(Format::PagerDuty, &message, true, Some("the-key"));
+    let pager = body(Format::PagerDuty, &message, true, Some("the-key"), 0);
     assert_eq!((&pager["routing_key"], &pager["dedup_key"]), (&json!("the-key"), &json!(message.id)));
-    let alerts = body(Format::AlertManager, &message, true, None);
+    let alerts = body(Format::AlertManager, &message, true, None, 0);
     assert_eq!(alerts[0]["labels"]["id"], json!(message.id));
-    let standard = body(Format::Standard, &message, false, None);
+    let standard = body(Format::Standard, &message, false, None, 0);
     assert!(standard.get("text").is_none() && standard["flow"].as_str().unwrap().starts_with("<!channel>"));
     for form in [Format::Standard, Format::Slack, Format::Teams, Format::PagerDuty, Format::AlertManager] {
-        let text = body(form, &message, true, None).to_string();
+        let text = body(form, &message, true, None, 0).to_string();
         assert!(serde_json::from_str::<Value>(&text).is_ok() && !text.contains('\u{202e}'), "{text}");
         assert!(
-            !body(form, &Message { text: Some("the-contents".into()), ..message.clone() }, false, None)
+            !body(form, &Message { text: Some("the-contents".into()), ..message.clone() }, false, None, 0)
                 .to_string()
                 .contains("the-contents")
         );
@@ -119,7 +120,7 @@ fn texts_of_tenants_are_only_texts_in_each_format() {
 fn a_cut_is_named_and_ids_differ() {
     let long = name(&"é".repeat(10_000));
     assert!(long.starts_with("éé") && long.ends_with("… (cut)") && long.chars().count() < MAX_NAME_CHARS + 10);
-    assert_eq!(name("a\nb\u{0}"), "a b\u{fffd}");
+    assert_eq!(name("a\nb\u{0}\u{61c}"), "a b\u{fffd}\u{fffd}");
     assert_ne!(message_id(&["ab", "c"]), message_id(&["a", "bc"]));
     assert_eq!(failed("r", 1).id, failed("r", 2).id);
     let gate = |since: &str| Message::new(NoticeKind::GateOpened, "acme", Some("r"), &["ask", since], 0).id;
@@ -137,10 +138,10 @@ fn the_end_of_a_trouble_resolves_its_begin() {
     let end = see(None, 61).unwrap();
     assert_eq!((end.resolves.as_ref(), see(None, 62)), (Some(&begin.id), None));
     for (form, place) in [(Format::PagerDuty, "/dedup_key"), (Format::AlertManager, "/0/labels")] {
-        let of = |message| body(form, message, false, None).pointer(place).unwrap().clone();
+        let of = |message| body(form, message, false, None, 0).pointer(place).unwrap().clone();
         assert_eq!(of(&begin), of(&end));
     }
-    assert_eq!(body(Format::PagerDuty, &end, false, None)["event_action"], "resolve");
+    assert_eq!(body(Format::PagerDuty, &end, false, None, 0)["event_action"], "resolve");
     see(Some("away"), 70);
     assert_ne!(see(Some("away"), 80).unwrap().id, begin.id);
 }
@@ -217,6 +218,12 @@ fn progress_is_bounded_and_survives_a_clock_that_is_set_back() {
     assert!(!progress.see("7".into(), 1));
     progress.prune(9_000_000);
     assert!(progress.seen.len() <= MAX_SEEN * 3 / 4 + 1 && progress.forgotten > 0);
+    for index in 0..MAX_REPORTED as u64 + 1 {
+        progress.reported.entry((index % 3).to_string()).or_default().insert(index.to_string(), index);
+    }
+    progress.prune(9_000_000);
+    let reported: usize = progress.reported.values().map(|waits| waits.len()).sum();
+    assert!(reported <= MAX_REPORTED * 3 / 4 + 1 && progress.reported_from > 0, "{reported}");
     progress.set_clock(8_000_000);
     assert_eq!((progress.time, progress.complete, progress.run.as_ref()), (8_000_000, 8_000_000, None));
     assert!(progress.forgotten <= 8_000_000 && progress.floor == 1_000_000);
@@ -289,26 +296,117 @@ nodes:
     let runner = host.resume(&"r".into(), RunOptions { answers, ..RunOptions::default() }).unwrap();
     assert_eq!(runtime().block_on(runner.run()).status, RunStatus::Parked);
     assert_eq!(look(&host, &mut progress, 9, false), (vec![], true));
-    // Another process has looked since then, and remembers no run.
-    let mut later = Progress { complete: host.now() + OVERLAP_MS + 1_000, ..Progress::starting(0) };
-    assert!(!look(&host, &mut later, 9, false).0.iter().any(|told| told.starts_with("gate_opened")));
+    // Looks long after the first park, of which none fell into it. The run was parked with `b` before, and `b` was not told.
+    let long_after = host.now() + OVERLAP_MS + 1_000;
+    let mut later = Progress { complete: long_after, ..Progress::starting(0) };
+    assert!(look(&host, &mut later, 9, false).0.contains(&"gate_opened b B?".to_owned()));
+    // What was told and forgotten, since there was too much of it, is not told again.
+    let mut forgetful = Progress { complete: long_after, reported_from: host.now() + 1, ..Progress::starting(0) };
+    assert!(!look(&host, &mut forgetful, 9, false).0.iter().any(|told| told.starts_with("gate_opened")));
     // No process has looked since then, although the run was parked in between.
     let told = look(&host, &mut Progress::starting(0), 9, false).0;
     assert_eq!(told, ["run_failed no sold out", "gate_opened b B?"]);
+    // A failure is committed late, so the first look is past its time, and the second look alone finds it.
+    progress.time = host.now() + 1_000;
+    assert_eq!(drive(&host, fails, "late"), RunStatus::Failed);
+    let complete = progress.complete;
+    assert_eq!(look(&host, &mut progress, 9, false), (vec![], true));
+    assert_eq!(look(&host, &mut progress, 0, true), (vec![], false), "no events may be read");
+    assert_eq!(progress.complete, complete, "a second look that is not done completes nothing");
+    assert_eq!(look(&host, &mut progress, 9, true), (vec!["run_failed no sold out".to_owned()], true));
+    assert!(progress.complete >= complete && progress.second.is_none());
+    // The waits of a run that has ended are forgotten.
+    assert_eq!(progress.reported.len(), 1);
+    let answers = [("b".to_owned(), Json::from("yes"))].into_iter().collect();
+    let runner = host.resume(&"r".into(), RunOptions { answers, ..RunOptions::default() }).unwrap();
+    assert_eq!(runtime().block_on(runner.run()).status, RunStatus::Succeeded);
+    assert_eq!(look(&host, &mut progress, 9, true), (vec![], true));
+    assert!(progress.reported.is_empty());
     // What happened before the first start is old news.
     assert_eq!(look(&host, &mut Progress::starting(host.now() + 1), 9, true), (vec![], true));
 }
 
 #[test]
-fn one_process_has_the_lease_and_a_clock_that_was_ahead_blocks_nobody() {
+fn one_process_has_the_lease_until_it_no_longer_renews_it() {
     let host = Host::builder().build().unwrap();
-    assert_eq!(take_lease(&host, "a").unwrap(), Some(LEASE_MS));
-    assert_eq!(take_lease(&host, "b").unwrap(), None);
-    assert!(take_lease(&host, "a").unwrap().is_some_and(|left| left <= LEASE_MS));
-    let operators = Tenant::from("");
-    let documents = Documents { store: host.documents(), tenant: &operators };
-    let (_, version) = documents.get::<Value>("notify", "lease").unwrap().unwrap();
-    let ahead = json!({ "holder": "a", "until": host.now() + 1_000 * LEASE_MS });
-    assert!(documents.put("notify", "lease", Some(&ahead), version).unwrap());
-    assert_eq!(take_lease(&host, "b").unwrap(), Some(LEASE_MS));
+    let (mut first, mut second) = (Lease::new("a".into()), Lease::new("b".into()));
+    let start = Instant::now() + LEASE;
+    let at = |part: u32| start + LEASE * part / 4;
+    assert_eq!(first.take(&host, at(0)).unwrap(), Some(at(4)));
+    assert_eq!(second.take(&host, at(1)).unwrap(), None);
+    assert_eq!(first.take(&host, at(1)).unwrap(), Some(at(4)), "it is not renewed yet");
+    assert_eq!(first.take(&host, at(3)).unwrap(), Some(at(7)));
+    // The second process sees the change, and counts from then on by its own clock.
+    assert_eq!(second.take(&host, at(5)).unwrap(), None);
+    assert_eq!(second.take(&host, at(8)).unwrap(), None);
+    assert_eq!(second.take(&host, at(9)).unwrap(), Some(at(13)));
+    assert_eq!(first.take(&host, at(9)).unwrap(), None);
+    // A lease that is given back is free at once, and only its holder gives it back.
+    first.release(&host).unwrap();
+    assert_eq!(first.take(&host, at(10)).unwrap(), None);
+    second.release(&host).unwrap();
+    assert_eq!(first.take(&host, at(10)).unwrap(), Some(at(14)));
+}
+
+#[test]
+fn urgent_messages_have_room_of_their_own_and_so_has_each_tenant() {
+    let (queues, process) = (Queues::default(), Tenant::from(""));
+    let push = |kind, tenant: &str, place: &str| {
+        queues.push(&process, "ops", Message::new(kind, tenant, None, &[place], 0), 30, 100_000)
+    };
+    let queued =
+        |tenant: &str| (0..100).filter(|index| push(NoticeKind::WebhookRefused, tenant, &index.to_string())).count();
+    assert_eq!((queued("acme"), queued("calm")), (30, 30));
+    assert!(push(NoticeKind::StoreTrouble, "", "begin"));
+    let acme = Tenant::from("acme");
+    for index in 0..MAX_WAITING as u64 + 1 {
+        queues.push(&acme, "ops", failed(&index.to_string(), 0), 600, 100_000);
+    }
+    let loops = |run: &str| Message::new(NoticeKind::CrashLoop, "acme", Some(run), &[], 0);
+    assert!(queues.push(&acme, "ops", loops("r"), 600, 100_000));
+    let urgent = (0..100).filter(|run| queues.push(&acme, "ops", loops(&run.to_string()), 600, 100_000)).count();
+    assert_eq!(urgent, MAX_WAITING - 1, "urgent messages are bounded, too");
+}
+
+#[test]
+fn waiting_messages_that_a_target_does_not_hear_any_more_are_dropped() {
+    let (queues, acme) = (Queues::default(), Tenant::from("acme"));
+    for index in 0..40 {
+        queues.push(&acme, "ops", failed(&index.to_string(), 0), 30, 0);
+    }
+    queues.push(&acme, "gone", failed("r", 0), 30, 0);
+    let urgent = Message::new(NoticeKind::CrashLoop, "acme", Some("s"), &[], 0);
+    queues.push(&acme, "ops", Message { text: Some("the-contents".into()), ..urgent }, 30, 0);
+    let dropped = |rest: &str| {
+        let text = format!("targets: [{{ name: ops, channel: program, command: [a]{rest} }}]");
+        let file = NotifyFile::parse(&text).unwrap();
+        let mut kept = queues.of(&acme);
+        (drop_unheard(&mut kept, &acme, file.targets.iter()), serde_json::to_string(&kept).unwrap())
+    };
+    let (gone, kept) = dropped(", contents: true");
+    assert_eq!(gone, [("gone".to_owned(), 1)]);
+    assert!(kept.contains("the-contents") && kept.contains("evil"), "{kept}");
+    let (gone, kept) = dropped(", kinds: [crash_loop]");
+    assert_eq!(gone, [("gone".to_owned(), 1), ("ops".to_owned(), 40)]);
+    assert!(kept.contains("crash_loop") && !kept.contains("the-contents") && !kept.contains("run_failed"), "{kept}");
+    let (gone, kept) = dropped(", tenants: [calm]");
+    assert_eq!(gone.iter().map(|(_, count)| count).sum::<u64>(), 42);
+    assert!(!kept.contains("evil"), "{kept}");
+}
+
+#[test]
+fn an_alert_that_waited_is_not_over_when_it_arrives() {
+    let message = Message { queued: 0, ..failed("r", 0) };
+    let alerts = body(Format::AlertManager, &message, false, None, 7_200_000);
+    assert_eq!(
+        (&alerts[0]["startsAt"], &alerts[0]["endsAt"]),
+        (&json!("1970-01-01T00:00:00Z"), &json!("1970-01-01T03:00:00Z"))
+    );
+}
+
+#[test]
+fn a_target_that_requests_no_wait_gets_one() {
+    assert_eq!(wait_after(Some(Duration::ZERO), 1), FIRST_WAIT);
+    assert_eq!(wait_after(Some(Duration::from_secs(60)), 1), Duration::from_secs(60));
+    assert!(wait_after(None, 3) > FIRST_WAIT * 2);
 }

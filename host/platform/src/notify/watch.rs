@@ -88,19 +88,20 @@ pub(super) fn tokens(host: &Host, now: u64) -> Result<Vec<TokenNotice>, TenantEr
     Ok(all.filter_map(notice).collect())
 }
 
-/// Returns the messages about the triggers that have refused posts repeatedly, with their tenants. A trigger is reported at most
-/// once an hour.
-pub(super) fn refusals(host: &Host, now: u64) -> Vec<Message> {
+/// Returns the messages about the triggers that have refused posts repeatedly. Each has the key of its trigger and the time
+/// until which this trigger is not reported again.
+pub(super) fn refusals(host: &Host, now: u64) -> Vec<(Message, String, u64)> {
     let found = host.metrics().refused_triggers().take(now).into_iter();
     let message = |refused: crate::observe::metrics::RefusedTrigger| {
         let hour = (now / REFUSAL_MS).to_string();
         let place = [refused.flow.as_str(), refused.trigger.as_str(), &hour];
+        let key = message_id(&[refused.tenant.as_str(), &refused.flow, &refused.trigger]);
         let mut message = Message::new(NoticeKind::WebhookRefused, refused.tenant.as_str(), None, &place, now);
         message.flow = Some(name(&refused.flow));
         message.address = Some(name(&refused.trigger));
         message.code = Some(refused.outcome.to_owned());
         message.about = format!("the trigger refused {} posts within 15 minutes", refused.posts);
-        message
+        (message, key, now + REFUSAL_MS)
     };
     found.map(message).collect()
 }

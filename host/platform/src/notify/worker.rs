@@ -15,11 +15,11 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use super::{
-    config::{NotifyFile, TargetSettings},
+    config::NotifyFile,
+    look::{look_at_runs, wants},
     message::{Message, NoticeKind},
     queue::Queues,
-    record::{self, LEASE_MS, MAX_AGE_MS, Progress, StoredTenant},
-    scan::{Look, MAX_READ_RUNS, MAX_READ_TIME},
+    record::{self, Lease, MAX_AGE_MS, Progress, StoredTenant},
     sender::{Shared, send_all, watch_store},
     target::open_all,
     watch,
@@ -32,9 +32,13 @@ use crate::{
 
 /// Minimum time between two looks.
 pub const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// Looks take at most the time divided by this number.
-const LOOK_SHARE: u32 = 20;
-/// Minimum time between two looks if a message was sent meanwhile, which the second one records.
+/// After a look, this number of times its length passes until the next one, but at most [`MAX_REST`].
+const REST_FACTOR: u32 = 19;
+/// Maximum time between two looks.
+const MAX_REST: Duration = Duration::from_secs(5);
+/// The time after which a look that goes on renews the lease.
+const RENEW_INTERVAL: Duration = Duration::from_secs(3);
+/// Minimum time between two writes of documents after messages were sent.
 const MIN_REST: Duration = Duration::from_millis(50);
 /// Time between two looks at the runs of the last minute, at quotas and at tokens.
 pub const SECOND_LOOK_INTERVAL: Duration = Duration::from_secs(30);
@@ -47,13 +51,16 @@ pub const STOP_TIME: Duration = Duration::from_secs(3);
 pub struct Notifier {
     shared: Arc<Shared>,
     looker: Looker,
+    id: String,
 }
 
 /// Looks for messages.
 struct Looker {
     identity: Arc<dyn Identify>,
-    id: String,
+    lease: Lease,
     tenants: HashMap<Tenant, Known>,
+    /// The tenant at which the next look begins, if the last one was not finished.
+    start: Option<Tenant>,
     /// The time from which the events of a new tenant count, in milliseconds since 1970.
     floor: u64,
     /// True until the first look has succeeded.
@@ -61,8 +68,10 @@ struct Looker {
     /// The number of tenants that had no document.
     new_tenants: u64,
     next_second: Instant,
-    /// Sent messages about the operators' tokens.
+    /// Sent messages about the operators' tokens and about triggers.
     own: Progress,
+    /// The error of the tokens in the log.
+    token_error: Option<String>,
     /// The tenants whose runs cannot be read, with the errors in the log.
     failures: HashMap<Tenant, String>,
 }
@@ -85,6 +94,7 @@ impl Known {
             || before.floor != after.floor
             || before.once != after.once
             || after.seen.keys().any(|key| !before.seen.contains_key(key))
+            || after.reported.iter().any(|(run, waits)| before.reported.get(run) != Some(waits))
             || after.time.abs_diff(self.stored[0]) > record::OVERLAP_MS / 2
             || after.complete.abs_diff(self.stored[1]) > MAX_UNSTORED_MS
     }
@@ -107,22 +117,24 @@ impl Notifier {
         };
         let looker = Looker {
             identity,
-            id,
+            lease: Lease::new(id.clone()),
             tenants: HashMap::new(),
+            start: None,
             floor: host.now(),
             is_first: true,
             new_tenants: 0,
             next_second: Instant::now(),
             own: Progress::default(),
+            token_error: None,
             failures: HashMap::new(),
         };
-        Ok(Notifier { shared: Arc::new(shared), looker })
+        Ok(Notifier { shared: Arc::new(shared), looker, id })
     }
 
     /// Sends messages until `stop` is ready. Then it waits a short time for the messages that are under way, and records
     /// those that were sent.
     pub async fn attend(self, stop: impl Future<Output = ()>) {
-        let Notifier { shared, mut looker } = self;
+        let Notifier { shared, mut looker, id } = self;
         if shared.targets.is_empty() {
             return;
         }
@@ -131,13 +143,18 @@ impl Notifier {
             senders.spawn(send_all(shared.clone(), target.clone()));
         }
         let mut watching = JoinSet::new();
-        watching.spawn(watch_store(shared.clone(), looker.id.clone()));
-        let (mut stop, mut is_last) = (std::pin::pin!(stop), false);
+        watching.spawn(watch_store(shared.clone(), id));
+        let (mut stop, mut is_last, mut next_look) = (std::pin::pin!(stop), false, Instant::now());
         loop {
             let looking = shared.clone();
             let began = Instant::now();
+            let is_look = !is_last && began >= next_look;
             let looked = tokio::task::spawn_blocking(move || {
-                looker.look(&looking);
+                match () {
+                    () if is_look => looker.look(&looking),
+                    () if is_last => looker.end(&looking),
+                    () => looker.record_sent(&looking),
+                }
                 looker
             });
             match looked.await {
@@ -152,7 +169,10 @@ impl Notifier {
                 return;
             }
             let took = began.elapsed();
-            let rest = LOOK_INTERVAL.max(took * (LOOK_SHARE - 1)).min(Duration::from_millis(LEASE_MS / 3));
+            if is_look {
+                next_look = Instant::now() + LOOK_INTERVAL.max(took * REST_FACTOR).min(MAX_REST);
+            }
+            let rest = next_look.saturating_duration_since(Instant::now());
             let has_sent = async {
                 shared.queues.sent.notified().await;
                 tokio::time::sleep(took.max(MIN_REST)).await;
@@ -174,9 +194,7 @@ impl Looker {
     /// Looks once. Errors are in the log.
     fn look(&mut self, shared: &Shared) {
         let looked = self.try_look(shared);
-        for target in &shared.targets {
-            shared.host.metrics().set_notices_waiting(target.name(), shared.queues.waiting(target.name()));
-        }
+        count_waiting(shared);
         if let Err(error) = &looked
             && !shared.has_failed.load(Ordering::Acquire)
         {
@@ -187,32 +205,42 @@ impl Looker {
 
     fn try_look(&mut self, shared: &Shared) -> Result<(), StoreError> {
         let began = shared.host.now();
-        for message in watch::refusals(&shared.host, began) {
-            shared.queue(&shared.process, &message, began);
-        }
-        shared.queues.close_windows(&shared.process, began);
-        if shared.host.shared().is_some() {
-            let asked = Instant::now();
-            match record::take_lease(&shared.host, &self.id)? {
-                // A part is left for the time of a message that is under way.
-                Some(left) => *shared.may_send_until.lock() = Some(asked + Duration::from_millis(left)),
-                None => {
-                    self.stand_by(shared);
-                    return Ok(());
-                }
+        for (message, key, until) in watch::refusals(&shared.host, began) {
+            if self.own.tell_once(key, until) {
+                shared.queue(&shared.process, &message, began);
             }
+        }
+        self.own.prune(began);
+        shared.queues.close_windows(&shared.process, began);
+        if !self.take_lease(shared)? {
+            return Ok(());
         }
         let again = Instant::now() >= self.next_second;
         let tokens = if again { self.tokens(shared, began)? } else { HashMap::new() };
-        let tenants = self.identity.tenants();
+        let mut tenants = self.identity.tenants();
         if self.is_first {
             warn_of_unknown_tenants(shared, &tenants);
         }
         self.forget_others(shared, &tenants);
-        let (mut last_error, mut is_readable) = (None, false);
+        tenants.retain(|tenant| shared.any_hears(tenant, |_| true));
+        tenants.sort();
+        // Each tenant has its turn, although looks are cut off.
+        if let Some(start) = self.start.take() {
+            let first = tenants.partition_point(|tenant| *tenant < start);
+            tenants.rotate_left(first);
+        }
+        let (mut last_error, mut is_readable, mut renewed) = (None, false, Instant::now());
         for tenant in tenants {
-            if !shared.any_hears(&tenant, |_| true) || !shared.may_send() {
-                continue;
+            if renewed.elapsed() >= RENEW_INTERVAL {
+                renewed = Instant::now();
+                if !self.take_lease(shared)? {
+                    return Ok(());
+                }
+            }
+            // After an error, the next look begins here. A look that ends here has not seen each tenant.
+            self.start = Some(tenant.clone());
+            if !shared.may_send() {
+                return Ok(());
             }
             let tokens = tokens.get(&tenant).map(Vec::as_slice).unwrap_or_default();
             match self.look_at_tenant(shared, &tenant, again, tokens) {
@@ -231,6 +259,7 @@ impl Looker {
                 }
             }
         }
+        self.start = None;
         // Otherwise the tenants that fail have trouble, and not the store.
         if let Some(error) = last_error.filter(|_| !is_readable) {
             return Err(error.to_store_error());
@@ -248,6 +277,46 @@ impl Looker {
         Ok(())
     }
 
+    /// Takes or renews the lease of a shared store. Returns false if another process sends the messages.
+    fn take_lease(&mut self, shared: &Shared) -> Result<bool, StoreError> {
+        if shared.host.shared().is_none() {
+            return Ok(true);
+        }
+        let until = self.lease.take(&shared.host, Instant::now())?;
+        match until {
+            Some(_) => *shared.may_send_until.lock() = until,
+            None => self.stand_by(shared),
+        }
+        Ok(until.is_some())
+    }
+
+    /// Writes the documents of the tenants whose messages were sent. Errors are in the log, and the next look repeats it. A
+    /// document that another process has written stays as it is.
+    fn record_sent(&mut self, shared: &Shared) {
+        for tenant in shared.queues.changed() {
+            let Some(known) = self.tenants.remove(&tenant) else { continue };
+            let host = shared.host.for_tenant(tenant);
+            shared.queues.take_changed(host.tenant());
+            if let Err(error) = self.store(shared, &host, known) {
+                if !shared.has_failed.swap(true, Ordering::AcqRel) {
+                    error.warn("cannot record the notifications that were sent");
+                }
+                break;
+            }
+        }
+        count_waiting(shared);
+    }
+
+    /// Records what was sent, and gives the lease back.
+    fn end(&mut self, shared: &Shared) {
+        self.record_sent(shared);
+        if shared.host.shared().is_some()
+            && let Err(error) = self.lease.release(&shared.host)
+        {
+            error.warn("cannot give back the lease of notifications; another process waits for its end");
+        }
+    }
+
     /// Drops the messages of the store, since another process sends them.
     fn stand_by(&mut self, shared: &Shared) {
         *shared.may_send_until.lock() = Some(Instant::now());
@@ -262,7 +331,20 @@ impl Looker {
         if shared.targets.iter().all(|target| !wants(&target.settings, NoticeKind::TokenExpires)) {
             return Ok(all);
         }
-        let found = watch::tokens(&shared.host, now).map_err(|error| error.to_store_error())?;
+        let found = match watch::tokens(&shared.host, now) {
+            Err(error) if error.is_from_outage() => return Err(error.to_store_error()),
+            // Such as a damaged token. It must not hold up the messages about runs.
+            Err(error) => {
+                let text = error.to_string();
+                if self.token_error.as_ref() != Some(&text) {
+                    error.warn("cannot read the tokens for notifications, which tell of no token until it is mended");
+                    self.token_error = Some(text);
+                }
+                return Ok(all);
+            }
+            Ok(found) => found,
+        };
+        self.token_error = None;
         for (tenant, message, until) in found {
             all.entry(tenant).or_default().push((message, until));
         }
@@ -308,28 +390,33 @@ impl Looker {
         // What was found before an error is stored, too.
         let now = host.now();
         shared.queues.close_windows(tenant, now);
-        let is_changed = shared.queues.take_changed(tenant) || known.is_worth_storing(&before);
-        if is_changed {
-            let stored = StoredTenant { progress: known.progress.clone(), queues: shared.queues.of(tenant) };
-            match record::write(&host, tenant, &stored, known.version) {
-                Ok(true) => {
-                    known.version += 1;
-                    known.stored = [known.progress.time, known.progress.complete];
-                }
-                // Another process sends the messages now. They are read again if it stops.
-                Ok(false) => {
-                    shared.queues.remove_tenant(tenant);
-                    return Ok(());
-                }
-                Err(error) => {
-                    shared.queues.mark_changed(tenant);
-                    self.tenants.insert(tenant.clone(), known);
-                    return Err(error);
-                }
+        if shared.queues.take_changed(tenant) || known.is_worth_storing(&before) {
+            self.store(shared, &host, known)?;
+        } else {
+            self.tenants.insert(tenant.clone(), known);
+        }
+        looked.map_err(DocumentError::Store)
+    }
+
+    /// Writes the document of a tenant, and keeps what is known of it.
+    fn store(&mut self, shared: &Shared, host: &Host, mut known: Known) -> Result<(), DocumentError> {
+        let tenant = host.tenant();
+        let stored = StoredTenant { progress: known.progress.clone(), queues: shared.queues.of(tenant) };
+        let written = record::write(host, tenant, &stored, known.version);
+        match written {
+            Ok(true) => {
+                known.version += 1;
+                known.stored = [known.progress.time, known.progress.complete];
             }
+            // Another process sends the messages now. They are read again if it stops.
+            Ok(false) => {
+                shared.queues.remove_tenant(tenant);
+                return Ok(());
+            }
+            Err(_) => shared.queues.mark_changed(tenant),
         }
         self.tenants.insert(tenant.clone(), known);
-        looked.map_err(DocumentError::Store)
+        written.map(drop)
     }
 
     /// Reads the document of a tenant. Without one, events count from now on.
@@ -350,17 +437,28 @@ impl Looker {
             (progress.time, progress.run) = (oldest, None);
             (progress.complete, progress.floor) = (oldest, progress.floor.max(oldest));
         }
-        let names: HashSet<&str> = shared.targets.iter().map(|target| target.name()).collect();
-        for (target, waiting) in record::lost_targets(&mut stored.queues, &names) {
-            if waiting > 0 {
-                tracing::warn!(
-                    "{waiting} notifications about `{tenant}` are dropped: the file has no target `{target}` any more"
-                );
-            }
+        let targets = shared.targets.iter().map(|target| &target.settings);
+        let waiting_before = stored.queues.clone();
+        for (target, waiting) in record::drop_unheard(&mut stored.queues, tenant, targets) {
+            tracing::warn!(
+                "{waiting} notifications about `{tenant}` are dropped: the file does not send them to a target `{target}` \
+                 any more"
+            );
         }
+        let is_changed = stored.queues != waiting_before;
         shared.queues.insert(tenant, stored.queues);
+        if is_changed {
+            shared.queues.mark_changed(tenant);
+        }
         let at = [stored.progress.time, stored.progress.complete];
         Ok(Known { progress: stored.progress, version, stored: at })
+    }
+}
+
+/// Updates the numbers of waiting messages in the metrics.
+fn count_waiting(shared: &Shared) {
+    for target in &shared.targets {
+        shared.host.metrics().set_notices_waiting(target.name(), shared.queues.waiting(target.name()));
     }
 }
 
@@ -377,59 +475,4 @@ fn warn_of_unknown_tenants(shared: &Shared, tenants: &[Tenant]) {
             }
         }
     }
-}
-
-fn wants(settings: &TargetSettings, kind: NoticeKind) -> bool {
-    settings.kinds.as_ref().is_none_or(|kinds| kinds.contains(&kind))
-}
-
-/// Looks at the runs of a tenant, and at its quotas and tokens. Queues the messages.
-fn look_at_runs(
-    shared: &Shared,
-    host: &Host,
-    progress: &mut Progress,
-    again: bool,
-    tokens: &[(Message, u64)],
-) -> Result<(), StoreError> {
-    use NoticeKind::{CrashLoop, GateOpened, Restored, RunBlocked};
-    let (tenant, now) = (host.tenant(), host.now());
-    progress.set_clock(now);
-    let hears_waits =
-        |of: &TargetSettings| [CrashLoop, GateOpened, Restored, RunBlocked].iter().any(|kind| wants(of, *kind));
-    let waits = shared.any_hears(tenant, hears_waits);
-    let contents = shared.any_hears(tenant, |of| of.contents);
-    let mut look = Look {
-        host,
-        progress,
-        waits,
-        contents,
-        reads_left: MAX_READ_RUNS,
-        until: Instant::now() + MAX_READ_TIME,
-        has_read: false,
-        found: Vec::new(),
-    };
-    let mut looked = look.look(false);
-    if let Ok(true) = looked {
-        if again {
-            looked = look.look(true);
-        }
-        look.progress.complete = look.progress.complete.max(now);
-    }
-    for message in std::mem::take(&mut look.found) {
-        shared.queue(tenant, &message, now);
-    }
-    if again {
-        if shared.any_hears(tenant, |of| wants(of, NoticeKind::Quota)) {
-            for message in watch::quotas(host, progress, now)? {
-                shared.queue(tenant, &message, now);
-            }
-        }
-        for (message, until) in tokens {
-            if progress.tell_once(message.id.clone(), *until) {
-                shared.queue(tenant, message, now);
-            }
-        }
-    }
-    progress.prune(now);
-    looked.map(drop)
 }
