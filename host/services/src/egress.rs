@@ -138,12 +138,6 @@ impl Egress {
         }
     }
 
-    /// Returns the same guard without circuit breakers and limits of the rate: for what belongs to the operator and serves
-    /// all tenants.
-    pub fn without_outbound(self) -> Egress {
-        Egress { outbound: None, ..self }
-    }
-
     /// Asks the circuit breaker and the limits of an origin to send a request. Waits for the request's turn. The failures
     /// are `circuit_open` and `rate_limited`, and after them nothing was sent. Returns `None` if the guard has neither.
     pub(crate) async fn begin(
