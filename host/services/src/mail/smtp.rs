@@ -62,13 +62,7 @@ impl Mailer {
 
     /// Sends one message to all addresses. `id` becomes the `Message-ID`, so that a repeated message is recognised.
     pub async fn send(&self, to: &[String], subject: &str, body: &str, id: &str) -> Result<(), MailError> {
-        let wrong = |why: String| MailError { why, is_refusal: true };
-        let mut builder = Message::builder().from(self.from.clone()).subject(one_line(subject));
-        builder = builder.message_id(Some(format!("<{}@flowcell>", one_line(id)))).header(ContentType::TEXT_PLAIN);
-        for address in to {
-            builder = builder.to(parse(address).map_err(wrong)?);
-        }
-        let message = builder.body(body.to_owned()).map_err(|error| wrong(error.to_string()))?;
+        let message = self.message(to, subject, body, id).map_err(|why| MailError { why, is_refusal: true })?;
         match tokio::time::timeout(SEND_TIMEOUT, self.transport.send(message)).await {
             Err(_) => Err(MailError {
                 why: format!("the mail server took more than {} s", SEND_TIMEOUT.as_secs()),
@@ -83,6 +77,17 @@ impl Mailer {
     }
 }
 
+impl Mailer {
+    fn message(&self, to: &[String], subject: &str, body: &str, id: &str) -> Result<Message, String> {
+        let mut builder = Message::builder().from(self.from.clone()).subject(one_line(subject));
+        builder = builder.message_id(Some(format!("<{}@flowcell>", one_line(id)))).header(ContentType::TEXT_PLAIN);
+        for address in to {
+            builder = builder.to(parse(address)?);
+        }
+        builder.body(body.to_owned()).map_err(|error| error.to_string())
+    }
+}
+
 /// Replaces control characters, so that a text stays within its header.
 fn one_line(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
@@ -91,6 +96,21 @@ fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_hostile_subject_adds_no_header() {
+        let (server, from) = ("127.0.0.1".to_owned(), "Flowcell <flowcell@a.test>".to_owned());
+        let mailer = Mailer::new(MailSettings { server, port: 1, tls: MailTls::Plain, login: None, from }).unwrap();
+        let hostile = "sold out\r\nBcc: evil@evil.test\r\n\r\nanother body";
+        let message = mailer.message(&["team@a.test".to_owned()], hostile, "the body", "ntf_1").unwrap();
+        let text = String::from_utf8(message.formatted()).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(body.trim_end() == "the body" && head.contains("Subject:"), "{text}");
+        let names: Vec<_> = head.lines().filter(|line| !line.starts_with(' ')).collect();
+        assert!(names.iter().all(|line| !line.starts_with("Bcc") && line.contains(':')), "{head}");
+        let receivers: Vec<_> = message.envelope().to().iter().map(ToString::to_string).collect();
+        assert_eq!(receivers, ["team@a.test"]);
+    }
 
     #[test]
     fn a_text_adds_no_line() {
