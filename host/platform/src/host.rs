@@ -464,8 +464,7 @@ impl Host {
         })
     }
 
-    /// Creates a webhook of the operator for this URL. Its requests pass the host's egress guard, without the circuit
-    /// breakers and the limits of tenants.
+    /// Creates a webhook for this URL. Its requests pass the host's egress guard, but no circuit breaker of a tenant.
     pub fn webhook(&self, url: &str, key: Option<SigningKey>) -> Result<Webhook, Failure> {
         Webhook::new(Client::new(self.shared.egress.clone().without_outbound()), url, key)
     }

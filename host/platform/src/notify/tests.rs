@@ -305,7 +305,10 @@ nodes:
     assert!(!look(&host, &mut forgetful, 9, false).0.iter().any(|told| told.starts_with("gate_opened")));
     // No process has looked since then, although the run was parked in between.
     let told = look(&host, &mut Progress::starting(0), 9, false).0;
-    assert_eq!(told, ["run_failed no sold out", "gate_opened b B?"]);
+    assert!(
+        told.contains(&"run_failed no sold out".to_owned()) && told.contains(&"gate_opened b B?".to_owned()),
+        "{told:?}"
+    );
     // A failure is committed late, so the first look is past its time, and the second look alone finds it.
     progress.time = host.now() + 1_000;
     assert_eq!(drive(&host, fails, "late"), RunStatus::Failed);

@@ -83,7 +83,8 @@ pub(super) fn register_all(registry: &mut Registry, fleet: &Fleet, names: &Names
     }
     register(registry, &groups, &triggers, now);
     let mut ends = BTreeMap::<Arc<str>, u64>::new();
-    for (tenant, end) in &fleet.token_ends {
+    // A token that has expired must not hide those of tenants with the same label value.
+    for (tenant, end) in fleet.token_ends.iter().filter(|(_, end)| **end > now) {
         // No tenant has an empty name, so the operators need no label value of the tenants.
         let is_operators = tenant.as_str().is_empty();
         let label = if is_operators { Arc::from("") } else { names.label(tenant.as_str()) };

@@ -160,7 +160,7 @@ fn wrong_limits_are_told() {
         ("perSecond=x", Some("`x` of `perSecond` is not a number")),
         ("burst=1.5,perSecond=1", Some("`1.5` of `burst` is not a whole number")),
         ("maxConcurrency", Some("`` of `maxConcurrency` is not a whole number")),
-        ("", Some("`` is none of `perSecond`, `burst` and `maxConcurrency`")),
+        ("", Some("`` is none of `perSecond`, `burst`, `maxConcurrency` and `breaker`")),
         ("perSecond=NaN", Some("`perSecond`: NaN is not from 0.001 to 1000000")),
     ] {
         assert_eq!(text.parse::<OutboundLimits>().err().as_deref(), told);
