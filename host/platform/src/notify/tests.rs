@@ -4,9 +4,9 @@
 
 use std::time::{Duration, Instant};
 
-use flowcell_contract::{Json, Tenant};
+use flowcell_contract::Tenant;
 use flowcell_flow::Source;
-use flowcell_runtime::{RunOptions, RunStatus};
+use flowcell_runtime::{RunCommand, RunOptions, RunStatus};
 use serde_json::{Value, json};
 
 use super::{
@@ -291,9 +291,8 @@ nodes:
     assert_eq!(look(&host, &mut progress, 9, false), (vec!["run_failed no sold out".to_owned()], true));
     assert_eq!(look(&host, &mut progress, 9, false), (vec![], true));
     assert_eq!(look(&host, &mut progress, 0, true), (vec![], true), "a second look finds nothing new");
-    // The run goes on and parks again, with the second question as before.
-    let answers = [("a".to_owned(), Json::from("yes"))].into_iter().collect();
-    let runner = host.resume(&"r".into(), RunOptions { answers, ..RunOptions::default() }).unwrap();
+    // The run is resumed, and parks again with its questions.
+    let runner = host.resume(&"r".into(), RunOptions::default()).unwrap();
     assert_eq!(runtime().block_on(runner.run()).status, RunStatus::Parked);
     assert_eq!(look(&host, &mut progress, 9, false), (vec![], true));
     // Looks long after the first park, of which none fell into it. The run was parked with `b` before, and `b` was not told.
@@ -320,9 +319,9 @@ nodes:
     assert!(progress.complete >= complete && progress.second.is_none());
     // The waits of a run that has ended are forgotten.
     assert_eq!(progress.reported.len(), 1);
-    let answers = [("b".to_owned(), Json::from("yes"))].into_iter().collect();
-    let runner = host.resume(&"r".into(), RunOptions { answers, ..RunOptions::default() }).unwrap();
-    assert_eq!(runtime().block_on(runner.run()).status, RunStatus::Succeeded);
+    let resume = || host.resume(&"r".into(), RunOptions::default()).unwrap();
+    runtime().block_on(resume().ask(RunCommand::Cancel)).unwrap();
+    assert_eq!(runtime().block_on(resume().run()).status, RunStatus::Cancelled);
     assert_eq!(look(&host, &mut progress, 9, true), (vec![], true));
     assert!(progress.reported.is_empty());
     // What happened before the first start is old news.
