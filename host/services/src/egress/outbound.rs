@@ -292,7 +292,7 @@ impl Outbound {
                     }
                 }
                 Next::At(_) => {
-                    let Some(turn) = entry.waiting.pop() else { return None };
+                    let turn = entry.waiting.pop()?;
                     self.give(turn, entry, tenant, origin, now);
                 }
             }
