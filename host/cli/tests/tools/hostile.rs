@@ -181,7 +181,7 @@ fn a_tool_that_nobody_waits_for_ends_with_the_run() {
         "slow.yaml",
         "flow: { name: slow }\nnodes: [{ id: wait, type: control.wait, input: { ms: 3600000 } }]\nedges: []\n",
     );
-    let output = project.run(&["--total-timeout", "300ms"]);
+    let output = project.run(&["--total-timeout", "3s"]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let calls = project.events("call:start");
     let call = calls.iter().find(|call| call["about"]["tool"] == "flow:slow").unwrap();
