@@ -108,6 +108,7 @@ impl ProcessGuard {
 }
 
 #[cfg(all(test, unix))]
+#[allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 mod tests {
     use std::fs;
 

@@ -111,7 +111,7 @@ impl Look<'_> {
             None => row.status == "needs_attention",
         };
         let has_failed = row.status == "failed";
-        if !has_failed && !(is_parked && for_person && self.waits) {
+        if !(has_failed || is_parked && for_person && self.waits) {
             return Ok(true);
         }
         let key = short(&message_id(&["row", row.run_id.as_str(), &row.updated.to_string(), &row.status]));

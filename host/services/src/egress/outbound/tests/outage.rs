@@ -73,8 +73,7 @@ async fn simulate(outbound: Option<Outbound>) -> Seen {
     for flow in flows.collect::<Vec<_>>() {
         flow.await.unwrap();
     }
-    let seen = std::mem::take(&mut *seen.lock().unwrap());
-    seen
+    std::mem::take(&mut *seen.lock().unwrap())
 }
 
 /// Returns the requests in each 10 s from this second on.
