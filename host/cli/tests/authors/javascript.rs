@@ -208,7 +208,10 @@ fn ends_of_calls_and_files_are_read_however_they_come() {
         return;
     }
     let (_folder, project) = relay();
-    let server = Server::start(|seen, _| answer("200 OK", &[], seen.head.split(' ').nth(1).unwrap_or_default()));
+    let server = Server::start(|seen, _| {
+        let path = seen.head.split(' ').nth(1).unwrap_or_default();
+        answer("200 OK", &[("content-type", "text/plain")], path)
+    });
     let (base, host) = (server.origin(), server.address.to_string());
     let (input, grants) = (format!("base={base}"), format!("http=[\"{base}\"]"));
     let mut command = flowcell(&project);
