@@ -28,76 +28,76 @@ pub(super) enum Next {
 
 /// Watches folders with everything in them.
 pub(super) struct Changes {
-    seen: Receiver<notify::Result<Event>>,
-    /// The watched folders, as canonical paths. The paths in events begin with these.
-    folders: Vec<PathBuf>,
+    /// The changed files.
+    seen: Receiver<PathBuf>,
     _watcher: RecommendedWatcher,
 }
 
 impl Changes {
     pub(super) fn watch<'a>(folders: impl IntoIterator<Item = &'a Path>) -> Result<Changes, CliError> {
-        let (tell, seen) = sync_channel(EVENT_QUEUE_CAPACITY);
-        // A full queue drops the event. The changes in the queue already count.
-        let mut watcher = notify::recommended_watcher(move |event| _ = tell.try_send(event))
-            .map_err(|error| CliError::internal("cannot watch files").because(&error))?;
         let mut watched = Vec::new();
         for folder in folders {
-            let shown = folder.display();
-            let unable = |error: &dyn std::error::Error| {
-                CliError::wrong(format!("cannot watch the folder {shown}")).cause(&error.to_string())
-            };
-            let folder = folder.canonicalize().map_err(|error| unable(&error))?;
-            watcher.watch(&folder, RecursiveMode::Recursive).map_err(|error| unable(&error))?;
-            watched.push(folder);
+            watched.push(folder.canonicalize().map_err(|error| unwatched(folder, &error))?);
         }
-        Ok(Changes { seen, folders: watched, _watcher: watcher })
+        let (tell, seen) = sync_channel(EVENT_QUEUE_CAPACITY);
+        // The queue has changes only, and not the reads of a build, which are many. If it is full, they count already.
+        let own = watched.clone();
+        let mut watcher = notify::recommended_watcher(move |event| {
+            if let Some(path) = changed_path(&own, event) {
+                _ = tell.try_send(path);
+            }
+        })
+        .map_err(|error| CliError::internal("cannot watch files").because(&error))?;
+        for folder in &watched {
+            watcher.watch(folder, RecursiveMode::Recursive).map_err(|error| unwatched(folder, &error))?;
+        }
+        Ok(Changes { seen, _watcher: watcher })
     }
 
     /// Waits for a change, and then until no event has come for [`QUIET_TIME`]. While a run goes on, also waits for its end.
     pub(super) fn wait(&self, mut running: Option<&mut Child>) -> Result<Next, CliError> {
         let gone = || CliError::internal("the watch on the files has ended");
         let changed = loop {
-            let event = match &mut running {
+            match &mut running {
                 Some(child) => match self.seen.recv_timeout(QUIET_TIME) {
                     Err(RecvTimeoutError::Timeout) if has_ended(child)? => return Ok(Next::Ended),
-                    Err(RecvTimeoutError::Timeout) => continue,
-                    event => event.map_err(|_| gone())?,
+                    Err(RecvTimeoutError::Timeout) => {}
+                    changed => break changed.map_err(|_| gone())?,
                 },
-                None => self.seen.recv().map_err(|_| gone())?,
-            };
-            if let Some(path) = self.changed_path(event) {
-                break path;
+                None => break self.seen.recv().map_err(|_| gone())?,
             }
         };
         while self.seen.recv_timeout(QUIET_TIME).is_ok() {}
         Ok(Next::Changed(changed))
     }
+}
 
-    /// Returns the path whose content a person has changed, or `None` for any other event.
-    fn changed_path(&self, event: notify::Result<Event>) -> Option<PathBuf> {
-        let event = event.ok()?;
-        let content = match event.kind {
-            EventKind::Create(_) | EventKind::Remove(_) => true,
-            EventKind::Modify(kind) => !matches!(kind, ModifyKind::Metadata(_)),
-            _ => false,
-        };
-        event.paths.into_iter().find(|path| content && !self.is_ignored(path))
-    }
+fn unwatched(folder: &Path, error: &dyn std::error::Error) -> CliError {
+    CliError::wrong(format!("cannot watch the folder {}", folder.display())).cause(&error.to_string())
+}
 
-    /// Returns whether the path is a file that editors write for themselves, or lies in a folder that tools or runs write
-    /// to.
-    fn is_ignored(&self, path: &Path) -> bool {
-        if path.file_name().and_then(|name| name.to_str()).is_some_and(is_of_an_editor) {
-            return true;
-        }
-        let inside = self.folders.iter().filter_map(|folder| path.strip_prefix(folder).ok());
-        // The name of a watched folder itself does not count: a folder of packs may be called `dist`.
-        inside.min_by_key(|inside| inside.components().count()).is_some_and(|inside| {
-            inside
-                .components()
-                .any(|part| part.as_os_str().to_str().is_some_and(|part| IGNORED_FOLDERS.contains(&part)))
-        })
+/// Returns the path whose content a person has changed, or `None` for any other event. `folders` are canonical paths, and
+/// the paths in events begin with these.
+fn changed_path(folders: &[PathBuf], event: notify::Result<Event>) -> Option<PathBuf> {
+    let event = event.ok()?;
+    let content = match event.kind {
+        EventKind::Create(_) | EventKind::Remove(_) => true,
+        EventKind::Modify(kind) => !matches!(kind, ModifyKind::Metadata(_)),
+        _ => false,
+    };
+    event.paths.into_iter().find(|path| content && !is_ignored(folders, path))
+}
+
+/// Returns whether the path is a file that editors write for themselves, or lies in a folder that tools or runs write to.
+fn is_ignored(folders: &[PathBuf], path: &Path) -> bool {
+    if path.file_name().and_then(|name| name.to_str()).is_some_and(is_of_an_editor) {
+        return true;
     }
+    let inside = folders.iter().filter_map(|folder| path.strip_prefix(folder).ok());
+    // The name of a watched folder itself does not count: a folder of packs may be called `dist`.
+    inside.min_by_key(|inside| inside.components().count()).is_some_and(|inside| {
+        inside.components().any(|part| part.as_os_str().to_str().is_some_and(|part| IGNORED_FOLDERS.contains(&part)))
+    })
 }
 
 fn has_ended(child: &mut Child) -> Result<bool, CliError> {
