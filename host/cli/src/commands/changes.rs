@@ -18,7 +18,7 @@ const EVENT_QUEUE_CAPACITY: usize = 1_024;
 /// Folders that only tools and runs write to. Changes in them are ignored.
 const IGNORED_FOLDERS: [&str; 6] = ["__pycache__", "dist", "node_modules", "target", ".flowcell", ".git"];
 
-/// What ends a wait.
+/// The end of a wait.
 pub(super) enum Next {
     /// A person has changed the file at this path.
     Changed(PathBuf),

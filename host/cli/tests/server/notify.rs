@@ -27,7 +27,7 @@ use crate::{
     server::process::{serve, stop},
 };
 
-/// The time in which a message must come.
+/// The time limit for a message to arrive.
 const SOON: Duration = Duration::from_secs(60);
 const SECRET: &str = "a-secret-of-many-characters";
 /// A text of a tenant that tries to be more than a text.
@@ -139,7 +139,7 @@ fn gates_and_failures_arrive_signed_once_and_as_plain_texts() {
     );
     let (seen, bare) = plain.next();
     assert!(bare.get("text").is_none() && !seen.body.contains("Bcc") && seen.header("webhook-signature").is_none());
-    // A new process tells only what is new.
+    // A new process sends only new messages.
     assert_eq!(stop(child), Some(0));
     let (child, address) = start(folder.path(), &targets);
     let reply = ask(address, "POST", "/v1/runs/g/gates/ok/reply", &[], r#"{"answer":"yes"}"#);

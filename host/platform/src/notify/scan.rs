@@ -163,7 +163,7 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// Adds what is known of a run without its events.
+    /// Adds a message about a run from its row alone.
     fn add_unread(&mut self, row: &RunRow) {
         let reason = row.waits_for.as_ref().map(|waits| waits.reason);
         let kind = match reason {

@@ -299,7 +299,7 @@ nodes:
     let long_after = host.now() + OVERLAP_MS + 1_000;
     let mut later = Progress { complete: long_after, ..Progress::starting(0) };
     assert!(look(&host, &mut later, 9, false).0.contains(&"gate_opened b B?".to_owned()));
-    // What was told and forgotten, since there was too much of it, is not told again.
+    // Waits that were reported and forgotten, because they were too many, are not reported again.
     let mut forgetful = Progress { complete: long_after, reported_from: host.now() + 1, ..Progress::starting(0) };
     assert!(!look(&host, &mut forgetful, 9, false).0.iter().any(|told| told.starts_with("gate_opened")));
     // No process has looked since then, although the run was parked in between.

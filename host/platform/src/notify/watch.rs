@@ -20,7 +20,7 @@ use crate::{
 const FIRST_SHARE: f64 = 0.8;
 /// The time in milliseconds before the end of a token at which a message is sent.
 const TOKEN_NOTICE_MS: u64 = 7 * DAY_MS;
-/// The lifetime in milliseconds from which on a token has a message before its end. The tokens of browsers are shorter.
+/// The minimum lifetime in milliseconds of a token with a message before its end. The tokens of browsers are shorter.
 const MIN_TOKEN_LIFE_MS: u64 = 14 * DAY_MS;
 const DAY_MS: u64 = 24 * 3_600_000;
 /// The time for which a trouble of the store must last.

@@ -307,7 +307,7 @@ impl Looker {
         count_waiting(shared);
     }
 
-    /// Records what was sent, and gives the lease back.
+    /// Records the sent messages, and gives the lease back.
     fn end(&mut self, shared: &Shared) {
         self.record_sent(shared);
         if shared.host.shared().is_some()
@@ -387,7 +387,7 @@ impl Looker {
         };
         let before = known.progress.clone();
         let looked = look_at_runs(shared, &host, &mut known.progress, again, tokens);
-        // What was found before an error is stored, too.
+        // Messages that were found before an error are stored, too.
         let now = host.now();
         shared.queues.close_windows(tenant, now);
         if shared.queues.take_changed(tenant) || known.is_worth_storing(&before) {
