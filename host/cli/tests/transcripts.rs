@@ -76,7 +76,7 @@ fn split(line: &str) -> Vec<String> {
 /// Returns the folder in which the build script puts the catalog's packs.
 fn packs() -> PathBuf {
     let binary = Path::new(env!("CARGO_BIN_EXE_flowcell"));
-    let target = binary.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file()).unwrap();
+    let target = binary.ancestors().find(|folder| folder.join("guests").is_dir()).unwrap();
     target.join("guests/wasm32-wasip2/guest")
 }
 
