@@ -107,12 +107,16 @@ pub(crate) async fn list(visit: Visit) -> Result<Page, Failure> {
             a href="/console/jobs" { "Jobs" }
         }
         @if !of("parent").is_empty() { p { "Runs that " a href=(run_path(of("parent"))) { (of("parent")) } " has called." } }
-        @if counted["more"] == true { p .faint { "The counts are of the latest 10,000 runs." } }
-        @if runs.is_empty() { (no_runs(&visit, is_filtered)) } @else { (table(runs, "run", "Runs, newest first")) }
+        @if counted["more"] == true { p .faint { "Older runs are not counted: a count has at most 10,000 runs, and reads at most 200,000." } }
+        @if !runs.is_empty() { (table(runs, "run", "Runs, newest first")) }
+        @else if page["searchedTo"].is_null() { (no_runs(&visit, is_filtered)) }
+        @if !page["searchedTo"].is_null() { p { "Runs that began before " (time(&page["searchedTo"])) " are not searched yet." } }
         nav .pages aria-label="Pages of the list" {
             @if !of("cursor").is_empty() { a rel="first" href={ "/console/runs" (query(&without(&["cursor"]))) } { "Newest" } }
             @if let Some(next) = page["next"].as_str() {
-                a rel="next" href={ "/console/runs" (query(&[without(&["cursor"]), vec![("cursor", next)]].concat())) } { "Older" }
+                a rel="next" href={ "/console/runs" (query(&[without(&["cursor"]), vec![("cursor", next)]].concat())) } {
+                    (if page["searchedTo"].is_null() { "Older" } else { "Search older runs" })
+                }
             }
         }
     };

@@ -150,6 +150,10 @@ pub const MAX_ERASED_RUNS: usize = 5;
 pub const MAX_ERASED_BLOBS: usize = 8;
 /// Maximum number of other rows that one commit of the removal of a tenant removes.
 pub const MAX_ERASED_ROWS: usize = 500;
+/// The number of runs that one page of a list reads, if no index selects exactly the runs of its filter.
+pub const MAX_READ_RUNS: usize = 20_000;
+/// The number of runs that a request reads to count the runs of a filter.
+pub const MAX_COUNT_READS: usize = 200_000;
 /// The maximum number of runs that one request counts.
 pub const MAX_COUNTED: usize = 10_000;
 /// Maximum number of parked runs of a tenant that metrics look at. Those that need a person's decision have a maximum of

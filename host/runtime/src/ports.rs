@@ -49,7 +49,7 @@ pub use journal::{Durable, Entry, Journal};
 pub use labels::{LabelChange, RelabelError};
 pub use leases::{Lease, Leases};
 pub use parked::{ParkedGroup, ParkedRuns};
-pub use runs::{Changed, Removable, RunGroup, RunRow, Runs};
+pub use runs::{Changed, Removable, RunGroup, RunRow, Runs, SearchPage, SearchedTo};
 pub use sessions::{Change, NoProjections, Projection, Projections, Session, Sessions, StepState, StepStatus};
 pub use state::{StageError, Staged, StateStore};
 pub use status::StoredStatus;

@@ -7,7 +7,8 @@
 //! | `flush` | the queue of a writer, and the times at which it flushes |
 //! | `parked` | the queries for the numbers of parked runs |
 //! | `removable` | the query for runs to remove |
-//! | `search` | the columns and statements of lists of runs |
+//! | `search` | the columns that lists of runs search |
+//! | `select` | the statements of lists of runs |
 //! | [`copy_and_check`] | checks of a whole store, and copies to a store of another kind |
 
 pub mod copy_and_check;
@@ -16,6 +17,7 @@ pub(crate) mod flush;
 pub(crate) mod parked;
 pub(crate) mod removable;
 pub(crate) mod search;
+pub(crate) mod select;
 
 use std::fmt::Display;
 

@@ -50,6 +50,7 @@ everywhere! {
     suite::a_forgotten_run_leaves_a_tombstone
     suite::every_blob_that_a_text_names_stays
     search::a_filter_selects_what_a_naive_one_selects
+    search::a_search_ends_after_its_number_of_reads
     search::long_codes_and_messages_are_cut_for_the_search
     parked::parked_runs_are_counted_by_flow_and_reason
     labels::labels_of_stored_runs_change_and_a_move_keeps_them

@@ -225,7 +225,8 @@ impl Jobs<'_> {
         }
         request.check().map_err(JobError::Request)?;
         let filter = request.filter.of_store(self.host.now(), None, PREVIEWED_RUNS);
-        Ok(self.runs()?.count(self.tenant(), &filter, &Group::Status)?)
+        // The number shows what the job would do, so it leaves none out.
+        Ok(self.runs()?.count(self.tenant(), &filter, &Group::Status, usize::MAX)?)
     }
 
     /// Creates a job with the rights of its creator, and writes it to the audit log. Returns when the job is on stable

@@ -82,6 +82,7 @@ impl Group {
 pub struct Counts {
     /// The values with their numbers of runs, the most frequent first. `None`: the runs without a value.
     pub values: Vec<(Option<String>, u64)>,
-    /// True if the filter selects more runs than were counted. The counted ones are the latest.
+    /// True if earlier runs are not counted: the filter selects more than [`MAX_COUNTED`](crate::limits::MAX_COUNTED), or as
+    /// many were read as the count may read.
     pub more: bool,
 }

@@ -6,7 +6,12 @@ use flowcell_contract::{RunId, Tenant, code};
 use serde::Serialize;
 
 use super::{Counts, Filter, Group, Journal, ParkedRuns, StoreError};
-use crate::{RunStatus, fact::WaitsFor, limits::MAX_COUNTED, quota::window_end};
+use crate::{
+    RunStatus,
+    fact::WaitsFor,
+    limits::{MAX_COUNTED, MAX_READ_RUNS},
+    quota::window_end,
+};
 
 /// One run in a list.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -130,6 +135,25 @@ impl RunRow {
     }
 }
 
+/// The runs that a search has found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SearchPage {
+    /// The runs, the latest first.
+    pub rows: Vec<RunRow>,
+    /// The place where the search ended, if it has read as many runs as it may. `None`: it has found as many runs as it
+    /// was asked for, or all.
+    pub searched_to: Option<SearchedTo>,
+}
+
+/// The place where a search ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SearchedTo {
+    /// The last run that was read. The search continues after it.
+    pub run: RunId,
+    /// The time at which this run began, in milliseconds since 1970.
+    pub created: u64,
+}
+
 /// Lists of the runs in a store. They show only durable facts. A method fails if the store does not answer.
 pub trait Runs: Journal {
     /// Returns the row of a run, and the number of its next event.
@@ -138,18 +162,41 @@ pub trait Runs: Journal {
     /// Returns the runs that a run has called, in the order of their start.
     fn children(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError>;
 
-    /// Lists the runs that a filter selects, the latest first.
-    fn runs(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<RunRow>, StoreError>;
+    /// Lists the runs that a filter selects, the latest first, but reads at most about `reads` runs. So the page may have
+    /// fewer runs than the filter's limit, and then has the place where it ended.
+    fn search(&self, tenant: &Tenant, filter: &Filter, reads: usize) -> Result<SearchPage, StoreError>;
+
+    /// Lists the runs that a filter selects, the latest first. Others who read the store wait for at most
+    /// [`MAX_READ_RUNS`] of the runs that are read.
+    fn runs(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<RunRow>, StoreError> {
+        self.search_through(tenant, filter, usize::MAX).map(|page| page.rows)
+    }
+
+    /// Lists the runs of a filter as [`Runs::search`] does, in parts of at most [`MAX_READ_RUNS`] reads.
+    fn search_through(&self, tenant: &Tenant, filter: &Filter, reads: usize) -> Result<SearchPage, StoreError> {
+        let (mut rows, mut rest, mut reads_left) = (Vec::new(), filter.clone(), reads);
+        loop {
+            let page = self.search(tenant, &rest, reads_left.min(MAX_READ_RUNS))?;
+            reads_left = reads_left.saturating_sub(MAX_READ_RUNS);
+            rest.limit -= page.rows.len();
+            rows.extend(page.rows);
+            match page.searched_to {
+                Some(to) if reads_left > 0 => rest.after = Some(to.run),
+                searched_to => return Ok(SearchPage { rows, searched_to }),
+            }
+        }
+    }
 
     /// Counts the runs that a filter selects, by the values of a member. Counts at most [`MAX_COUNTED`] runs, the
-    /// latest ones. The member `limit` of the filter does not apply.
-    fn count(&self, tenant: &Tenant, filter: &Filter, by: &Group) -> Result<Counts, StoreError> {
-        let rows = self.runs(tenant, &Filter { limit: MAX_COUNTED + 1, ..filter.clone() })?;
+    /// latest ones, and reads at most about `reads`. The member `limit` of the filter does not apply.
+    fn count(&self, tenant: &Tenant, filter: &Filter, by: &Group, reads: usize) -> Result<Counts, StoreError> {
+        let filter = Filter { limit: MAX_COUNTED + 1, ..filter.clone() };
+        let SearchPage { rows, searched_to } = self.search_through(tenant, &filter, reads)?;
         let mut numbers: HashMap<Option<String>, u64> = HashMap::new();
         rows.iter().take(MAX_COUNTED).for_each(|row| *numbers.entry(row.value(by)).or_default() += 1);
         let mut values: Vec<_> = numbers.into_iter().collect();
         values.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-        Ok(Counts { values, more: rows.len() > MAX_COUNTED })
+        Ok(Counts { values, more: rows.len() > MAX_COUNTED || searched_to.is_some() })
     }
 
     /// Counts the top runs that have not ended, up to `most`.

@@ -2,7 +2,7 @@
 
 use flowcell_contract::Tenant;
 
-use super::search::Value;
+use super::select::Value;
 use crate::ports::{Removable, RunGroup, StoredStatus};
 
 /// Returns the query in a table of runs, with the values of its placeholders.

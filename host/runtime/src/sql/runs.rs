@@ -9,10 +9,11 @@ use super::{
     values::hash,
 };
 use crate::{
-    ports::{Changed, Filter, ParkedGroup, ParkedRuns, Removable, RunRow, Runs, StoreError},
+    ports::{Changed, Filter, ParkedGroup, ParkedRuns, Removable, RunRow, Runs, SearchPage, SearchedTo, StoreError},
     rows::{
         parked, removable,
-        search::{self, parse_labels, parse_wait},
+        search::{parse_labels, parse_wait},
+        select::{self, Part, Place, Search, Statement, Value},
     },
 };
 
@@ -55,10 +56,48 @@ async fn children(connection: &mut Connection, tenant: &Tenant, run: &RunId) -> 
     ids(connection, sql, args![tenant.as_str(), hash(run.as_str())]).await
 }
 
-async fn runs(connection: &mut Connection, tenant: &Tenant, filter: &Filter) -> Result<Vec<RunRow>, SqlError> {
-    let (end, values) = search::select(dialect(connection.dialect()), tenant.as_str(), filter);
-    let args = values.into_iter().map(Arg::from).chain([limit(filter.limit)]).collect();
-    connection.rows(&format!("SELECT {RUN_COLUMNS} {end}"), args).await?.iter().map(run_row).collect()
+async fn search(
+    connection: &mut Connection,
+    tenant: &Tenant,
+    filter: &Filter,
+    reads: usize,
+) -> Result<SearchPage, SqlError> {
+    let search = Search::new(dialect(connection.dialect()), tenant.as_str(), filter);
+    let (mut rows, mut part) = (Vec::new(), Part::default());
+    if let Some(run) = &filter.after {
+        part.after = place(connection, search.place_of(run.as_str())).await?;
+        if part.after.is_none() {
+            return Ok(SearchPage::default());
+        }
+    }
+    for size in select::parts(reads) {
+        let mut ends = Vec::new();
+        for (index, end) in search.ends(part.after, size) {
+            ends.push((place(connection, end).await?, index));
+        }
+        let index;
+        (part.last, index) = select::furthest(ends);
+        let (sql, values) = search.page(index, part, filter.limit - rows.len());
+        let found = connection.rows(&format!("SELECT {RUN_COLUMNS} {sql}"), to_args(values)).await?;
+        rows.extend(found.iter().map(run_row).collect::<Result<Vec<_>, _>>()?);
+        if rows.len() == filter.limit || part.last.is_none() {
+            return Ok(SearchPage { rows, searched_to: None });
+        }
+        part = Part { after: part.last, last: None };
+    }
+    let Some(place) = part.after else { return Ok(SearchPage { rows, searched_to: None }) };
+    let (sql, values) = search.run_at(place);
+    let row = connection.row(&sql, to_args(values)).await?.ok_or(SqlError::Again)?;
+    Ok(SearchPage { rows, searched_to: Some(SearchedTo { run: row.text(0)?.into(), created: place.0 }) })
+}
+
+async fn place(connection: &mut Connection, (sql, values): Statement) -> Result<Option<Place>, SqlError> {
+    let row = connection.row(&sql, to_args(values)).await?;
+    row.map(|row| Ok((row.number(0)?, row.number(1)?))).transpose()
+}
+
+fn to_args(values: Vec<Value>) -> Vec<Arg> {
+    values.into_iter().map(Arg::from).collect()
 }
 
 async fn live(connection: &mut Connection, tenant: &Tenant, most: u64) -> Result<u64, SqlError> {
@@ -172,9 +211,9 @@ impl Runs for SharedStore {
         self.worker.read(async move |connection| children(connection, &tenant, &run).await)
     }
 
-    fn runs(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<RunRow>, StoreError> {
+    fn search(&self, tenant: &Tenant, filter: &Filter, reads: usize) -> Result<SearchPage, StoreError> {
         let (tenant, filter) = (tenant.clone(), filter.clone());
-        self.worker.read(async move |connection| runs(connection, &tenant, &filter).await)
+        self.worker.read(async move |connection| search(connection, &tenant, &filter, reads).await)
     }
 
     fn live(&self, tenant: &Tenant, most: u64) -> Result<u64, StoreError> {

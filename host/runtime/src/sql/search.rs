@@ -12,7 +12,10 @@ use super::{
 };
 use crate::{
     ports::{LabelChange, Record},
-    rows::search::{Dialect, ErrorColumns, Value, labels_text, parse_labels, retry_of, started_by},
+    rows::{
+        search::{ErrorColumns, labels_text, parse_labels, retry_of, started_by},
+        select::{Dialect, Value},
+    },
 };
 
 /// The statements of a server.
@@ -28,11 +31,31 @@ const MY_SQL: Dialect = Dialect {
     labels: "flowcell_labels",
     join: "STRAIGHT_JOIN",
     parent: "runs.parent = (SELECT id FROM flowcell_runs WHERE tenant = ? AND hash = ?)",
-    after: "SELECT created, id FROM flowcell_runs WHERE tenant = ? AND hash = ?",
+    run: "runs.tenant = ? AND runs.hash = ?",
     words: "LOCATE(?, runs.error_words) > 0",
+    hint: |name| format!(" FORCE INDEX ({name})"),
+    latest: ("flowcell_latest", "runs.depth = 0"),
+    of_flow: ("flowcell_runs_flow", ""),
+    of_status: |status| {
+        let attention = if status.1 { " AND runs.attention = 1" } else { " AND runs.attention = 0" };
+        Some(("flowcell_runs_standing", attention))
+    },
+    others: [
+        "flowcell_runs_error",
+        "flowcell_runs_node",
+        "flowcell_runs_trigger",
+        "flowcell_runs_retry",
+        "flowcell_children",
+    ],
 };
 
-const POSTGRES: Dialect = Dialect { join: "JOIN", words: "position(? IN runs.error_words) > 0", ..MY_SQL };
+const POSTGRES: Dialect = Dialect {
+    join: "JOIN",
+    words: "position(? IN runs.error_words) > 0",
+    // The server chooses by its statistics.
+    hint: |_| String::new(),
+    ..MY_SQL
+};
 
 impl From<Value> for Arg {
     fn from(value: Value) -> Arg {

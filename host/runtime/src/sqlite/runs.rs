@@ -8,10 +8,11 @@ use rusqlite::{
 
 use super::{Reader, unit_index};
 use crate::{
-    ports::{Changed, Filter, ParkedGroup, ParkedRuns, Removable, RunRow, Runs, StoreError},
+    ports::{Changed, Filter, ParkedGroup, ParkedRuns, Removable, RunRow, Runs, SearchPage, SearchedTo, StoreError},
     rows::{
         parked, removable,
-        search::{self, Dialect, Value, parse_labels, parse_wait},
+        search::{parse_labels, parse_wait},
+        select::{self, Dialect, Part, Search, Statement, Value},
     },
 };
 
@@ -42,14 +43,38 @@ impl Runs for Reader {
         ids(&connection, sql, params![tenant.as_str(), run.as_str()])
     }
 
-    fn runs(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<RunRow>, StoreError> {
+    fn search(&self, tenant: &Tenant, filter: &Filter, reads: usize) -> Result<SearchPage, StoreError> {
         let connection = self.0.lock();
-        let (conditions, values) = search::select(&SEARCH, tenant.as_str(), filter);
+        let search = Search::new(&SEARCH, tenant.as_str(), filter);
         // There are too many statements to keep them all prepared.
-        let mut select = connection.prepare(&format!("SELECT {RUN_COLUMNS} {conditions}"))?;
-        let values = values.into_iter().chain([Value::Number(filter.limit as u64)]);
-        let rows = select.query_map(params_from_iter(values), run_row)?;
-        Ok(rows.collect::<Result<_, _>>()?)
+        let place = |(sql, values): Statement| {
+            let place = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+            connection.prepare(&sql)?.query_row(params_from_iter(values), place).optional()
+        };
+        let (mut rows, mut part) = (Vec::new(), Part::default());
+        if let Some(run) = &filter.after {
+            part.after = place(search.place_of(run.as_str()))?;
+            if part.after.is_none() {
+                return Ok(SearchPage::default());
+            }
+        }
+        for size in select::parts(reads) {
+            let ends = search.ends(part.after, size).into_iter().map(|(index, end)| Ok((place(end)?, index)));
+            let index;
+            (part.last, index) = select::furthest(ends.collect::<Result<_, StoreError>>()?);
+            let (sql, values) = search.page(index, part, filter.limit - rows.len());
+            let mut page = connection.prepare(&format!("SELECT {RUN_COLUMNS} {sql}"))?;
+            let found = page.query_map(params_from_iter(values), run_row)?;
+            rows.extend(found.collect::<Result<Vec<_>, _>>()?);
+            if rows.len() == filter.limit || part.last.is_none() {
+                return Ok(SearchPage { rows, searched_to: None });
+            }
+            part = Part { after: part.last, last: None };
+        }
+        let Some(place) = part.after else { return Ok(SearchPage { rows, searched_to: None }) };
+        let (sql, values) = search.run_at(place);
+        let run: String = connection.prepare_cached(&sql)?.query_row(params_from_iter(values), |row| row.get(0))?;
+        Ok(SearchPage { rows, searched_to: Some(SearchedTo { run: run.into(), created: place.0 }) })
     }
 
     fn runnable(&self, tenant: &Tenant, now: u64, limit: usize) -> Result<Vec<RunId>, StoreError> {
@@ -166,8 +191,20 @@ const SEARCH: Dialect = Dialect {
     labels: "labels",
     join: "CROSS JOIN",
     parent: "runs.tenant = ? AND runs.parent = ?",
-    after: "SELECT created, id FROM runs WHERE tenant = ? AND run = ?",
+    run: "runs.tenant = ? AND runs.run = ?",
     words: "instr(runs.error_words, ?) > 0",
+    hint: |name| format!(" INDEXED BY {name}"),
+    latest: ("latest", "runs.depth = 0 AND runs.standing <> 'removed'"),
+    of_flow: ("runs_of_flow", " AND runs.depth = 0 AND runs.standing <> 'removed'"),
+    of_status: |status| match status {
+        ("active", _) => Some(("active", " AND runs.depth = 0")),
+        ("parked", false) => Some(("runs_parked", " AND runs.depth = 0 AND runs.attention = 0")),
+        ("parked", true) => Some(("runs_parked", " AND runs.depth = 0 AND runs.attention = 1")),
+        ("failed", _) => Some(("runs_failed", " AND runs.depth = 0")),
+        ("cancelled", _) => Some(("runs_cancelled", " AND runs.depth = 0")),
+        _ => None,
+    },
+    others: ["runs_with_error", "runs_with_node", "runs_of_trigger", "runs_of_retry", "children"],
 };
 
 fn run_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {

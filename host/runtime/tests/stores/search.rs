@@ -226,6 +226,21 @@ fn expected(models: &[Model], filter: &Filter) -> Vec<RunId> {
     found.into_iter().map(|(_, index)| named(index)).collect()
 }
 
+/// Returns the runs that searches find, each of which reads a number of runs and goes on where the one before ended.
+fn searched(store: &Store, filter: &Filter, reads: usize) -> Vec<RunId> {
+    let (mut found, mut rest) = (Vec::new(), Filter { limit: 3, ..filter.clone() });
+    loop {
+        let page = store.runs().search(&tenant(), &rest, reads).unwrap();
+        assert!(page.rows.len() <= rest.limit);
+        let last = page.rows.last().filter(|_| page.rows.len() == rest.limit).map(|row| row.run_id.clone());
+        found.extend(ids(&page.rows));
+        match page.searched_to.map(|to| to.run).or(last) {
+            Some(run) => rest.after = Some(run),
+            None => return found,
+        }
+    }
+}
+
 fn ids(rows: &[RunRow]) -> Vec<RunId> {
     rows.iter().map(|row| row.run_id.clone()).collect()
 }
@@ -244,6 +259,7 @@ fn check(store: &Store, models: &[Model], filters: &[Filter]) {
             paged.extend(ids(&rows));
         }
         assert_eq!(paged, expected, "pages of {filter:?}");
+        assert_eq!(searched(store, filter, 20), expected, "searches of 20 runs for {filter:?}");
         for row in &all {
             let model = &models[row.run_id.as_str()["run-".len()..].parse::<usize>().unwrap()];
             let record = model.record(0);
@@ -254,7 +270,7 @@ fn check(store: &Store, models: &[Model], filters: &[Filter]) {
             assert_eq!(row.error.as_deref(), model.is_failed().then(|| ERRORS[model.error.0]));
             assert_eq!(row.waits_for, model.waits_for(), "{row:?}");
         }
-        let Counts { values, more } = store.runs().count(&tenant(), filter, &Group::Label("team".into())).unwrap();
+        let Counts { values, more } = store.runs().count(&tenant(), filter, &Group::Label("team".into()), 250).unwrap();
         let billing = expected.len() as u64 - values.iter().map(|(_, count)| *count).sum::<u64>();
         assert_eq!((billing, more), (0, false), "every run is counted once");
     }
@@ -288,6 +304,63 @@ pub(crate) fn a_filter_selects_what_a_naive_one_selects(backend: &Backend) {
             Ok(())
         })
         .unwrap();
+}
+
+/// A search for what few runs have ends after its number of reads, and says where. One by an index reads few.
+pub(crate) fn a_search_ends_after_its_number_of_reads(backend: &Backend) {
+    if !backend.lasts() {
+        return;
+    }
+    let store = backend.open();
+    let labels = BTreeMap::from([(0, 0)]);
+    let error = (1, None, 1);
+    let model = Model {
+        flow: 0,
+        version: Some(1),
+        created: 0,
+        duration: 4,
+        status: 4,
+        error,
+        labels,
+        trigger: Some(0),
+        retry_of: None,
+        below: false,
+    };
+    for index in 0..60_u64 {
+        // One run is of another flow, has another error and took longer.
+        let other = Model { flow: 2, error: (0, None, 0), duration: 9, ..model.clone() };
+        let one = if index == 9 { other } else { model.clone() };
+        Model { created: index / 2, ..one }.append(index as usize, &store);
+    }
+    let store = reopen(backend, store);
+    let text = |text: &str| Some(text.to_owned());
+    let team = vec![(NAMES[0].to_owned(), VALUES[0].to_owned())];
+    let all = || Filter { limit: 1, ..Filter::default() };
+    // Where each search ends that may read 20 runs: the runs have the numbers 0 to 59, the last one is read first.
+    let cases = [
+        (Filter { min_duration_ms: Some(9), ..all() }, Some("run-40")),
+        (Filter { text: text("card"), ..all() }, Some("run-40")),
+        (Filter { status: text("failed"), min_duration_ms: Some(9), ..all() }, Some("run-40")),
+        (Filter { labels: team.clone(), version: Some(2), ..all() }, Some("run-40")),
+        (Filter { flow: text("pay"), trigger: text("trigger-0"), version: Some(2), ..all() }, Some("run-40")),
+        // The index of the flow and that of the error have one entry.
+        (Filter { flow: text("ship"), min_duration_ms: Some(9), ..all() }, None),
+        (Filter { error: text("http_timeout"), text: text("card"), labels: team, ..all() }, None),
+    ];
+    for (filter, end) in cases {
+        let page = store.runs().search(&tenant(), &filter, 20).unwrap();
+        assert_eq!(page.searched_to.as_ref().map(|to| to.run.as_str()), end, "{filter:?}");
+        if let Some(to) = page.searched_to {
+            assert_eq!((page.rows, to.created), (Vec::new(), 20), "{filter:?}");
+        }
+        let found = store.runs().search_through(&tenant(), &filter, usize::MAX).unwrap();
+        assert_eq!((ids(&found.rows), found.searched_to), (expected_of_one(&filter), None), "{filter:?}");
+    }
+}
+
+/// The only run that differs, if the filter selects it.
+fn expected_of_one(filter: &Filter) -> Vec<RunId> {
+    if filter.version.is_none() { vec![named(9)] } else { Vec::new() }
 }
 
 /// Error codes, messages and node ids have sizes at which a column would overflow on a server that counts bytes.

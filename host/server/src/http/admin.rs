@@ -6,7 +6,7 @@ use axum::{Json, http::StatusCode};
 use flowcell_contract::Tenant;
 use flowcell_runtime::{
     RunCommand,
-    limits::MAX_COUNTED,
+    limits::{MAX_COUNT_READS, MAX_COUNTED},
     paging::{PAGE_BYTES, PageLimits},
     ports::{Filter, Group, RunRow},
 };
@@ -132,7 +132,7 @@ fn all_tenants(tenants: &Tenants) -> Result<Vec<(Tenant, Option<TenantRow>)>, Ap
 
 fn tenant_view(request: &Request, tenant: &Tenant, row: Option<TenantRow>) -> Result<TenantView, ApiError> {
     let app = &request.app;
-    let counts = request.runs()?.count(tenant, &Filter::default(), &Group::Status)?;
+    let counts = request.runs()?.count(tenant, &Filter::default(), &Group::Status, MAX_COUNT_READS)?;
     let policy = app.identity.policy(tenant)?;
     let usage = UsageView::new(app.host.usage().of_today(tenant)?, policy.per_day);
     Ok(TenantView {

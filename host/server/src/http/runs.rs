@@ -8,8 +8,9 @@ use flowcell_runtime::{
     OpenError, RunError, RunResult, RunStatus, Waiting,
     earlier::EarlierRun,
     fact::{RunEnd, WaitsFor},
+    limits::{MAX_COUNT_READS, MAX_READ_RUNS},
     paging::{PAGE_BYTES, PageLimits},
-    ports::{Filter, MaybeStoreError, Record, RunRow},
+    ports::{Filter, MaybeStoreError, Record, RunRow, SearchPage},
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -284,17 +285,23 @@ fn waiting_json(waiting: &Waiting) -> Value {
 
 /// A page of runs.
 #[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct RunPage {
     /// The runs, newest first.
     runs: Vec<RunView>,
     /// The `cursor` of the next page; the last page has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
+    /// The time at which the last run began that was read for this page, in milliseconds since 1970. The page has it if its
+    /// search ended after 20,000 runs, and may then have fewer runs than `limit`, or none. `next` continues the search.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    searched_to: Option<u64>,
     /// The values of `countBy` with their numbers of runs, the most frequent first.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     counts: Option<Vec<RunCount>>,
-    /// With `countBy`: true if the filter selects more than 10,000 runs. Only the latest 10,000 are counted.
+    /// With `countBy`: true if earlier runs are not counted. At most 10,000 runs are counted, and at most 200,000 read.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     more: Option<bool>,
@@ -314,14 +321,18 @@ pub(crate) async fn list(
     let read = request.blocking(move |request| {
         let (runs, tenant) = (request.runs()?, request.tenant());
         let all = Filter { after: None, ..filter.clone() };
-        let counts = group.map(|group| runs.count(tenant, &all, &group)).transpose()?;
-        Ok((runs.runs(tenant, &filter)?, counts))
+        let counts = group.map(|group| runs.count(tenant, &all, &group, MAX_COUNT_READS)).transpose()?;
+        Ok((runs.search(tenant, &filter, MAX_READ_RUNS)?, counts))
     });
-    let (rows, counts) = read.await?;
+    let (SearchPage { rows, searched_to }, counts) = read.await?;
     let most = PageLimits { items, bytes: PAGE_BYTES };
     let (runs, next) = fill_page(rows.iter().map(RunView::from_row), most, |run| run.run_id.clone());
     let more = counts.as_ref().map(|counts| counts.more);
-    Ok(Json(RunPage { runs, next, counts: counts.map(list_counts), more }))
+    // A page that was cut for its size goes on after its last run.
+    let searched_to = searched_to.filter(|_| next.is_none());
+    let next = next.or_else(|| searched_to.as_ref().map(|to| to.run.to_string()));
+    let searched_to = searched_to.map(|to| to.created);
+    Ok(Json(RunPage { runs, next, searched_to, counts: counts.map(list_counts), more }))
 }
 
 /// Show a run with its input and its packs, and with its outputs once it has ended

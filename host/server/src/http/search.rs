@@ -2,7 +2,7 @@
 
 use flowcell_flow::{labels::check_label, limits::LABELS};
 use flowcell_runtime::{
-    limits::MAX_COUNTED,
+    limits::{MAX_COUNT_READS, MAX_COUNTED, MAX_READ_RUNS},
     ports::{Counts, Filter, Group},
 };
 use serde::{Deserialize, Serialize};
@@ -181,4 +181,7 @@ pub(crate) fn list_counts(counts: Counts) -> Vec<RunCount> {
     counts.values.into_iter().map(count).collect()
 }
 
-const _: () = assert!(MAX_COUNTED == 10_000, "the documentation of the route names the limit");
+const _: () = assert!(
+    MAX_COUNTED == 10_000 && MAX_READ_RUNS == 20_000 && MAX_COUNT_READS == 200_000,
+    "the documentation of the route names the limits"
+);

@@ -1,8 +1,16 @@
 //! Lists of runs by filter, their counts, and what one run shows of its origin.
 
+use std::sync::Arc;
+
+use flowcell_contract::Tenant;
+use flowcell_platform::{Host, SqliteStore, stop_process};
+use flowcell_server::{Limits, identity::Local};
 use serde_json::{Value, json};
 
 use crate::client::Served;
+
+#[path = "../../../runtime/benches/search/ended.rs"]
+mod ended;
 
 /// A flow that fails if its input says so.
 fn flow(name: &str) -> Value {
@@ -110,4 +118,26 @@ fn wrong_labels_are_refused_before_the_run_begins() {
         );
     }
     assert_eq!(served.get("/v1/runs/r").status, 404);
+}
+
+/// A run with number N began N ms after the first one, and took N ms.
+#[test]
+fn a_page_that_has_read_many_runs_says_so_and_the_next_one_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(folder.path(), stop_process).unwrap();
+    ended::fill(&store, &Tenant::local(), 20_100);
+    drop(store);
+    let host = Host::builder().state_dir(folder.path()).build().unwrap();
+    let served = Served::over(host, folder, Arc::new(Local), Limits::default());
+    let page = served.get("/v1/runs?maxDurationMs=50&limit=3&countBy=status").json();
+    let more = (&page["counts"], &page["more"]);
+    let counts = json!([{ "value": "succeeded", "runs": 45 }, { "value": "failed", "runs": 6 }]);
+    assert_eq!((&page["runs"], more), (&json!([]), (&counts, &json!(false))), "{page}");
+    assert_eq!((&page["searchedTo"], &page["next"]), (&json!(1_700_000_000_100_u64), &json!("run-100")));
+    let next = served.get("/v1/runs?maxDurationMs=50&limit=3&cursor=run-100").json();
+    assert_eq!((&next["runs"][0]["runId"], &next["next"]), (&json!("run-50"), &json!("run-48")));
+    assert!(next.get("searchedTo").is_none(), "{next}");
+    // A page that is full before tells nothing.
+    assert!(served.get("/v1/runs?minDurationMs=50&limit=3").json().get("searchedTo").is_none());
+    assert_eq!(ids(&served, "maxDurationMs=2&cursor=run-3"), ["run-2", "run-1", "run-0"]);
 }

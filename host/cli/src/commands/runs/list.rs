@@ -41,7 +41,7 @@ pub(super) fn execute(args: &ListArgs) -> Result<Exit, CliError> {
     }
     let (reader, tenant) = (args.of.store.reader()?, args.of.tenant());
     if let Some(group) = &args.count_by {
-        let counts = reader.count(&tenant, &filter, group).map_err(|error| unreadable(&error))?;
+        let counts = reader.count(&tenant, &filter, group, usize::MAX).map_err(|error| unreadable(&error))?;
         return put_counts(&counts, args.json);
     }
     let rows = reader.runs(&tenant, &filter).map_err(|error| unreadable(&error))?;
