@@ -1,4 +1,5 @@
-//! Checks that the published crates have their metadata and files.
+//! Checks that the published crates have their metadata and files, and that all dependencies follow the lists of
+//! `deny.toml`.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -171,4 +172,68 @@ fn packages_have_their_licences_and_every_file_that_the_code_embeds() {
         assert_eq!(listed.iter().find(foreign), None, "the package of {name} has files that no user needs");
     }
     assert!(embedded > 100, "only {embedded} embedded files were found");
+}
+
+/// Returns the texts in a list of `deny.toml`. Fails if the list is empty.
+fn rules(table: &str, list: &str) -> Vec<String> {
+    let text = fs::read_to_string(root().join("deny.toml")).unwrap();
+    let (_, rest) = text.split_once(&format!("[{table}]\n")).unwrap();
+    let (_, rest) = rest.split_once(&format!("\n{list} = [")).unwrap();
+    let end = rest.find("]\n").unwrap();
+    let lines = rest[..end].lines().map(|line| line.split('#').next().unwrap());
+    let found: Vec<String> = lines.flat_map(|line| line.split('"').skip(1).step_by(2).map(str::to_owned)).collect();
+    assert!(!found.is_empty(), "deny.toml has no {table}.{list}");
+    found
+}
+
+/// Returns whether a licence of a package can be met with the allowed ones.
+fn is_allowed(licence: &str, allowed: &[spdx::Licensee]) -> bool {
+    let parsed = spdx::Expression::parse_mode(licence, spdx::ParseMode::LAX).unwrap();
+    parsed.evaluate(|required| allowed.iter().any(|allowed| allowed.satisfies(required)))
+}
+
+fn allowed_licences() -> Vec<spdx::Licensee> {
+    rules("licenses", "allow").iter().map(|name| spdx::Licensee::parse(name).unwrap()).collect()
+}
+
+#[test]
+fn licences_of_all_dependencies_are_allowed() {
+    let allowed = allowed_licences();
+    let mut count = 0;
+    for package in packages() {
+        let licence = package["license"].as_str();
+        let is_met = licence.is_some_and(|licence| is_allowed(licence, &allowed));
+        assert!(is_met, "the licence of {} is {licence:?}: deny.toml does not allow it", package["id"]);
+        count += 1;
+    }
+    assert!(count > 300, "only {count} packages were found");
+}
+
+#[test]
+fn a_licence_needs_all_of_its_parts_or_one_of_its_choices() {
+    let allowed = allowed_licences();
+    for (licence, expected) in [
+        ("MIT", true),
+        ("MIT/Apache-2.0", true),
+        ("GPL-3.0-only", false),
+        ("GPL-3.0-only OR MIT", true),
+        ("GPL-3.0-only AND MIT", false),
+        ("Apache-2.0 WITH LLVM-exception", true),
+        ("(MIT OR Apache-2.0) AND Unicode-3.0", true),
+    ] {
+        assert_eq!(is_allowed(licence, &allowed), expected, "{licence}");
+    }
+}
+
+#[test]
+fn dependencies_come_from_the_registry_and_none_is_banned() {
+    let (registries, banned) = (rules("sources", "allow-registry"), rules("bans", "deny"));
+    assert!(banned.contains(&"openssl-sys".to_owned()), "{banned:?}");
+    for package in packages() {
+        let name = package["name"].as_str().unwrap();
+        assert!(!banned.iter().any(|banned| banned == name), "{name} is banned by deny.toml");
+        let Some(source) = package["source"].as_str() else { continue };
+        let is_known = registries.iter().any(|registry| source == format!("registry+{registry}"));
+        assert!(is_known, "{name} comes from {source}");
+    }
 }
