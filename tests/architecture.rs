@@ -124,7 +124,7 @@ fn table(manifest: &str, name: &str) -> BTreeSet<String> {
 
 #[test]
 fn the_sdk_copy_for_new_projects_has_the_dependencies_of_the_sdk() {
-    let copy = "sdk/templates/rust/vendor/flowcell-sdk/Cargo.toml";
+    let copy = "sdk/templates/rust/vendor/flowcell-sdk/Cargo.toml.template";
     assert_eq!(dependencies(&root().join(copy)), dependencies(&root().join("sdk/rust/Cargo.toml")));
     let shared = table("Cargo.toml", "[workspace.dependencies]");
     for dependency in table(copy, "[dependencies]") {
@@ -136,9 +136,11 @@ fn the_sdk_copy_for_new_projects_has_the_dependencies_of_the_sdk() {
 fn all_sdks_have_the_version_of_the_workspace() {
     let version = |line: &String| line.starts_with("version = ").then(|| line.clone());
     let version = table("Cargo.toml", "[workspace.package]").iter().find_map(version).unwrap();
-    for manifest in
-        ["sdk/python/pyproject.toml", "sdk/js/package.json", "sdk/templates/rust/vendor/flowcell-sdk/Cargo.toml"]
-    {
+    for manifest in [
+        "sdk/python/pyproject.toml",
+        "sdk/js/package.json",
+        "sdk/templates/rust/vendor/flowcell-sdk/Cargo.toml.template",
+    ] {
         let text = fs::read_to_string(root().join(manifest)).unwrap().replace("\"version\": ", "version = ");
         assert!(text.contains(&version), "{manifest} has another version than {version}");
     }

@@ -2,7 +2,7 @@
 //!
 //! The packs have another target, so a nested cargo builds them. It uses its own target directory, since the outer
 //! cargo locks its directory until this script ends. `FLOWCELL_CATALOG` names a folder of built packs to use instead;
-//! then nothing is built.
+//! then nothing is built. A published package has no workspace around it, and carries the built packs.
 
 use std::{
     env,
@@ -21,6 +21,10 @@ const TARGET: &str = "wasm32-wasip2";
 const PROFILES: [&str; 2] = ["guest-dist", "guest"];
 /// The environment variable that names a folder of built packs, with files such as `flowcell_agent.wasm`.
 const CATALOG_VARIABLE: &str = "FLOWCELL_CATALOG";
+/// The folder of the built packs in a published package. `host/cli/package/verify crates` fills it.
+const CARRIED: &str = "packs";
+/// The file that cargo adds to each published package.
+const PUBLISHED_MARK: &str = "Cargo.toml.orig";
 /// The packs of the catalog, in the order of its listing.
 const PACKS: [&str; 9] = ["agent", "control", "data", "file", "http", "query", "report", "script", "system"];
 /// The source files and folders of the packs.
@@ -45,7 +49,11 @@ fn build() -> Result<(), String> {
     if let Some(built) = env::var_os(CATALOG_VARIABLE) {
         return take_packs(Path::new(&built), &out);
     }
-    let workspace = directory_from_variable("CARGO_MANIFEST_DIR")?.join("../..");
+    let package = directory_from_variable("CARGO_MANIFEST_DIR")?;
+    if package.join(PUBLISHED_MARK).is_file() {
+        return take_carried_packs(&package.join(CARRIED), &out);
+    }
+    let workspace = package.join("../..");
     for source in SOURCES {
         println!("cargo::rerun-if-changed={}", workspace.join(source).display());
     }
@@ -67,6 +75,14 @@ pub(crate) fn take_packs(built: &Path, out: &Path) -> Result<(), String> {
     println!("cargo::rerun-if-changed={}", built.display());
     write_catalog(built, out).map_err(|error| {
         format!("{error}\n{CATALOG_VARIABLE} names the folder with flowcell_{}.wasm and the other packs", PACKS[0])
+    })
+}
+
+/// Embeds the packs of a published package.
+pub(crate) fn take_carried_packs(carried: &Path, out: &Path) -> Result<(), String> {
+    println!("cargo::rerun-if-changed={}", carried.display());
+    write_catalog(carried, out).map_err(|error| {
+        format!("{error}\nthe package was made without the catalog's packs; set {CATALOG_VARIABLE} to a folder of built packs")
     })
 }
 

@@ -24,6 +24,7 @@ mod init;
 mod inspect;
 mod jobs;
 mod lsp;
+mod man_pages;
 mod mcp;
 mod node;
 mod nodes;
@@ -166,6 +167,9 @@ enum Command {
     WatchPrograms,
     /// Print the completion script of a shell
     Completions(completions::CompletionsArgs),
+    /// Write a man page for each command into a folder
+    #[command(hide = true)]
+    ManPages(man_pages::ManPagesArgs),
     /// Print the help of a command or a page of the manual; `flowcell help topics` lists the pages
     Help(help::HelpArgs),
 }
@@ -268,6 +272,7 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
         Command::Compile => program::compile(),
         Command::WatchPrograms => Ok(program::watch_programs()),
         Command::Completions(args) => completions::execute(&args),
+        Command::ManPages(args) => man_pages::execute(&args),
         Command::Help(args) => help::execute(&args),
     }
 }

@@ -33,6 +33,7 @@ mod lsp;
 mod manual;
 mod mcp;
 mod outside;
+mod packaging;
 mod posted;
 mod process;
 #[path = "../../runtime/tests/shared/proxy.rs"]

@@ -3,7 +3,7 @@
 #![allow(missing_docs, clippy::allow_attributes_without_reason, reason = "generated from wit/, which documents it")]
 
 wasmtime::component::bindgen!({
-    path: "../../wit",
+    path: "wit",
     world: "flowcell:pack/everything",
     imports: {
         "flowcell:node/context": trappable,

@@ -41,3 +41,10 @@ fn a_relative_folder_is_refused() {
     let error = build::take_packs(Path::new("packs"), out.path()).unwrap_err();
     assert_eq!(error, "FLOWCELL_CATALOG is packs; write the whole path of the folder");
 }
+
+#[test]
+fn a_published_package_without_packs_is_refused_with_its_cause() {
+    let (carried, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let error = build::take_carried_packs(&carried.path().join("packs"), out.path()).unwrap_err();
+    assert!(error.contains("flowcell_agent.wasm") && error.contains("without the catalog's packs"), "{error}");
+}

@@ -9,7 +9,7 @@
 )]
 
 wit_bindgen::generate!({
-    path: "../../wit",
+    path: "wit",
     world: "flowcell:pack/everything",
     generate_all,
     pub_export_macro: true,

@@ -178,7 +178,7 @@ const UNUSED_OPTIONS: &[(&[&str], &[&str])] = &[
 /// Returns the clap command of the program with its whole help: the commands in groups, and an example for each
 /// command.
 pub(super) fn command() -> Command {
-    let command = with_examples(Arguments::command(), "");
+    let command = commands();
     let page = format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{}Options:\n{{options}}{{after-help}}",
         listed(&command)
@@ -187,6 +187,11 @@ pub(super) fn command() -> Command {
         let is_of_agents = arg.get_help_heading() == Some(flow::HEADING);
         arg.hide(is_of_agents)
     })
+}
+
+/// Returns the clap command of the program with an example for each command, without a front page.
+pub(super) fn commands() -> Command {
+    with_examples(Arguments::command(), "")
 }
 
 /// Adds an example to the help of each command without subcommands, at and below `command`. `path` has the names of the
@@ -206,7 +211,7 @@ fn with_examples(command: Command, path: &str) -> Command {
 }
 
 /// Returns the example of the command with this path, such as `runs show `, which ends with a space.
-fn example(path: &str) -> Option<&'static str> {
+pub(super) fn example(path: &str) -> Option<&'static str> {
     EXAMPLES.iter().find(|example| **example == path.trim_end() || example.starts_with(path)).copied()
 }
 

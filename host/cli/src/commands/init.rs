@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The examples of this repository, with their tests and data.
-static FLOWS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../flows");
+static FLOWS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/carried/flows");
 const SCHEMA: &str = "flow.schema.json";
 const DEFAULT_EXAMPLE: &str = "hello";
 /// The file with notes for coding agents. An existing one stays as it is.

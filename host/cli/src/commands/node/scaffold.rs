@@ -16,22 +16,22 @@ use crate::{
 };
 
 /// Files that all projects have.
-static COMMON: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/templates/common");
-static RUST: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/templates/rust");
-static JS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/templates/js");
-static TS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/templates/ts");
-static PYTHON: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/templates/python");
-static C: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/templates/c");
-static GO: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/templates/go");
+static COMMON: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/carried/templates/common");
+static RUST: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/carried/templates/rust");
+static JS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/carried/templates/js");
+static TS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/carried/templates/ts");
+static PYTHON: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/carried/templates/python");
+static C: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/carried/templates/c");
+static GO: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/carried/templates/go");
 /// The WIT interface and the SDKs. Each project gets copies, so that it builds in any folder.
-static WIT: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../wit");
-static RUST_SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/rust/src");
-static RUST_README: &str = include_str!("../../../../../sdk/rust/README.md");
-static JS_SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/js");
-static PYTHON_SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/python/flowcell_sdk");
-static PYTHON_README: &str = include_str!("../../../../../sdk/python/README.md");
-static C_README: &str = include_str!("../../../../../sdk/c/README.md");
-static GO_README: &str = include_str!("../../../../../sdk/go/README.md");
+static WIT: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/carried/wit");
+static RUST_SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/carried/rust");
+static RUST_README: &str = include_str!("../../../carried/readme/rust.md");
+static JS_SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/carried/js");
+static PYTHON_SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/carried/python");
+static PYTHON_README: &str = include_str!("../../../carried/readme/python.md");
+static C_README: &str = include_str!("../../../carried/readme/c.md");
+static GO_README: &str = include_str!("../../../carried/readme/go.md");
 
 /// The name in the templates that the pack's name replaces.
 const TEMPLATE_NAME: &str = "acme";
@@ -105,6 +105,7 @@ fn make(folder: &Path, name: &str, language: Language) -> io::Result<()> {
     let own = match language {
         Language::Rust => {
             copy(&RUST_SDK, &vendor.join("flowcell-sdk/src"))?;
+            copy(&WIT, &vendor.join("flowcell-sdk/wit"))?;
             fs::write(vendor.join("flowcell-sdk/README.md"), RUST_README)?;
             &RUST
         }
@@ -146,12 +147,17 @@ fn fill(from: &Dir<'_>, to: &Path, name: &str) -> io::Result<()> {
             DirEntry::Dir(dir) => fill(dir, to, name)?,
             DirEntry::File(file) => {
                 let path = file.path().to_string_lossy().replace(TEMPLATE_NAME, name);
-                // The template is called `gitignore`, because as `.gitignore` it would take effect in this repository.
-                let path = to.join(if path == "gitignore" { ".gitignore" } else { &path });
+                let path = to.join(project_path(&path));
                 fs::create_dir_all(path.parent().unwrap_or(to))?;
                 fs::write(path, String::from_utf8_lossy(file.contents()).replace(TEMPLATE_NAME, name))?;
             }
         }
     }
     Ok(())
+}
+
+/// Returns the path in the project of a file of a template. As `.gitignore` and `Cargo.toml` the templates would take
+/// effect in this repository, and cargo would leave their folders out of the package of this crate.
+fn project_path(path: &str) -> &str {
+    if path == "gitignore" { ".gitignore" } else { path.strip_suffix(".template").unwrap_or(path) }
 }
