@@ -6,6 +6,7 @@ mod agents;
 mod browser;
 mod bulk;
 mod editor;
+mod kept;
 mod speed;
 
 use std::path::Path;

@@ -262,8 +262,10 @@ fn pages_are_small_as_they_are_sent() {
     let page = served.get("/console/runs").body;
     let style = page.split("href=\"").find(|rest| rest.contains("console.css")).unwrap().split('"').next().unwrap();
     let of = |name: &str| sent(&style.replace("console.css", name));
-    let assets = ["console.css", "console.js", "live.js", "times.js", "keys.js"].map(of).into_iter().sum::<usize>();
-    let editor = ["editor.js", "offers.js"].map(of).into_iter().sum::<usize>();
+    let assets = ["console.css", "console.js", "live.js", "times.js", "keys.js", "drafts.js"];
+    let assets = assets.map(of).into_iter().sum::<usize>();
+    let editor = ["editor.js", "offers.js", "kept.js", "lexer.js", "colours.js", "rename.js"];
+    let editor = editor.map(of).into_iter().sum::<usize>();
     for (path, most) in [
         ("/console", MOST[0]),
         ("/console/runs", MOST[1]),
