@@ -1,5 +1,5 @@
 // @ts-check
-/** The scripts of all pages: times in the viewer's zone, keys, changes, agents, and the login by a link. */
+/** The scripts of all pages: times in the viewer's zone, keys, changes, agents, kept texts, and the login by a link. */
 
 import { localise } from "./times.js";
 import { listenForKeys } from "./keys.js";
@@ -8,6 +8,7 @@ import { listenForMoments, showControls } from "./graph.js";
 import { listenForFiles } from "./upload.js";
 import { showViews } from "./views.js";
 import { listenForAgents } from "./agents.js";
+import { tidyDrafts } from "./drafts.js";
 
 /** Takes the code out of the address, so that it stays in no history, and sends it. */
 function logInByLink() {
@@ -20,6 +21,7 @@ function logInByLink() {
   form.requestSubmit();
 }
 
+tidyDrafts();
 localise(document);
 listenForKeys();
 showControls();

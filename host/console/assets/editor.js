@@ -1,12 +1,15 @@
 // @ts-check
 /**
- * The editor of flows while a person writes: diagnostics, suggestions, explanations, line numbers and the picture. A
- * key only sets timers and redraws the visible line numbers. Whatever reads the text waits for a pause, and only its
- * newest answer counts.
+ * The editor of flows while a person writes: diagnostics, suggestions, explanations, renaming, line numbers, colours and
+ * the picture. A key only sets timers and redraws the visible lines. Questions to the server wait for a pause, and only
+ * the newest answer counts.
  */
 
 import "./console.js";
+import { coloursFor } from "./colours.js";
+import { keepText } from "./kept.js";
 import { element, offersFor } from "./offers.js";
+import { renamerFor } from "./rename.js";
 import { visible } from "./texts.js";
 
 /** @typedef {import("./offers.js").Place} Place */
@@ -14,7 +17,9 @@ import { visible } from "./texts.js";
 /** @typedef {import("./offers.js").Offer} Offer */
 /** @typedef {{ title: string, range: Range, text: string }} Fix */
 /** @typedef {{ code: string, severity: string, message: string, help?: string, file?: string, range?: Range, fixes: Fix[] }} Finding */
-/** @typedef {{ valid?: boolean, diagnostics?: Finding[], completions?: Offer[], hover?: { text: string } | null }} Answer */
+/** @typedef {import("./rename.js").Renaming} Renaming */
+/** @typedef {import("./colours.js").Tokens} Tokens */
+/** @typedef {{ valid?: boolean, diagnostics?: Finding[], completions?: Offer[], hover?: { text: string } | null, tokens?: Tokens, rename?: Renaming | null }} Answer */
 
 /** Milliseconds without a key before the text is checked, before suggestions, and before the picture. */
 const [CHECK, SUGGEST, DRAW] = [400, 150, 800];
@@ -40,12 +45,12 @@ function afterPause(ms, work) {
  */
 function asker(field, file, edits) {
   let abort = new AbortController();
-  /** @param {string[]} want @returns {Promise<Answer | null>} */
-  return async (want) => {
+  /** @param {string[]} want @param {{ at?: number, newId?: string }} [more] @returns {Promise<Answer | null>} */
+  return async (want, more = {}) => {
     abort.abort();
     abort = new AbortController();
     const [{ signal }, before] = [abort, edits()];
-    const asked = { text: field.value, name: file, at: field.selectionStart, want };
+    const asked = { text: field.value, name: file, at: field.selectionStart, want, ...more };
     try {
       const headers = { "content-type": "application/json" };
       const answer = await fetch("/v1/assist", { method: "POST", headers, body: JSON.stringify(asked), signal });
@@ -66,10 +71,12 @@ const count = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 function start(form, field) {
   const numbers = document.createElement("span");
   const gutter = document.getElementById("lines");
+  const layer = document.getElementById("paint");
   const about = document.getElementById("about");
   const findings = document.getElementById("findings");
   const summary = element("p", "", { role: "status" });
   const list = element("ul", "", { class: "plain" });
+  const news = element("p", "", { role: "status", class: "hint" });
   const age = element("p", "", { id: "age", role: "status", class: "faint" });
   let edits = 0;
   let isSaved = !("unsaved" in form.dataset);
@@ -81,13 +88,21 @@ function start(form, field) {
   /** The size of a line and of a character, and the inner distances of the field at its top and at its left. */
   let [height, width, padding, inset] = [20, 8, 8, 12];
 
+  const file = form.dataset.file ?? "flow.yaml";
+  const colours = layer && coloursFor(field, layer, file.endsWith(".js"));
+  // It may stop the form from being sent.
+  keepText(form, field, (text) => replaceBetween(0, field.value.length, text));
+
   /** Replaces a part of the text, so that the undo of the browser knows it. @param {Range} range @param {string} text */
-  function replace({ start, end }, text) {
+  const replace = ({ start, end }, text) => replaceBetween(start.offset, end.offset, text);
+
+  /** @param {number} from @param {number} to @param {string} text */
+  function replaceBetween(from, to, text) {
     field.focus();
-    field.setSelectionRange(start.offset, end.offset);
+    field.setSelectionRange(from, to);
     // `setRangeText` would empty the history of the field.
     if (document.execCommand(text ? "insertText" : "delete", false, text)) return;
-    field.setRangeText(text, start.offset, end.offset, "end");
+    field.setRangeText(text, from, to, "end");
     field.dispatchEvent(new Event("input"));
   }
 
@@ -111,9 +126,14 @@ function start(form, field) {
     inset = parseFloat(style.paddingLeft) || 0;
     numbers.textContent = "0".repeat(10);
     width = numbers.getBoundingClientRect().width / 10 || 8;
+    if (!layer) return;
+    const { font, letterSpacing, tabSize } = style;
+    const [left, top] = [field.offsetLeft + field.clientLeft, field.offsetTop + field.clientTop].map((each) => `${each}px`);
+    const [wide, high] = [field.clientWidth, field.clientHeight].map((each) => `${each}px`);
+    Object.assign(layer.style, { font, letterSpacing, tabSize, left, top, width: wide, height: high });
   }
 
-  /** Shows the numbers of the visible lines. A text that fits into the field has as many lines as at the last pause. */
+  /** Shows the visible lines: their numbers and colours. A text that fits into the field has as many lines as at the last pause. */
   function number() {
     const isLong = field.scrollHeight > field.clientHeight;
     const last = isLong ? Math.round((field.scrollHeight - 2 * padding) / height) : lines;
@@ -121,6 +141,8 @@ function start(form, field) {
     const shown = Math.max(0, Math.min(Math.ceil(field.clientHeight / height) + 1, last - first));
     numbers.textContent = Array.from({ length: shown }, (_, at) => first + at + 1).join("\n");
     numbers.style.transform = `translateY(${first * height - field.scrollTop}px)`;
+    const [top, left, count] = [padding - field.scrollTop, inset - field.scrollLeft, Math.ceil(field.clientHeight / height) + 1];
+    colours?.draw({ top, left, first, count, height });
   }
   let isDue = false;
   const renumber = () => {
@@ -222,15 +244,19 @@ function start(form, field) {
   }
   const redraw = afterPause(DRAW, draw);
 
-  const ask = asker(field, form.dataset.file ?? "flow.yaml", () => edits);
+  const ask = asker(field, file, () => edits);
   const look = afterPause(CHECK, async () => {
     lines = field.value.split("\n").length;
     renumber();
     const asked = edits;
     try {
-      const answer = await ask(isStale ? ["fixes", "hover"] : ["hover"]);
+      const answer = await ask(isStale ? ["fixes", "hover", "tokens"] : ["hover"]);
       if (!answer) return;
       explain(answer.hover?.text ?? "");
+      if (answer.tokens) {
+        colours?.take(answer.tokens);
+        renumber();
+      }
       if (!answer.diagnostics) return;
       isStale = false;
       report(answer.diagnostics);
@@ -243,7 +269,14 @@ function start(form, field) {
   });
 
   const offers = offersFor(field, { place, explain, take: ({ range, text }) => replace(range, text) });
-  const askForOffers = asker(field, form.dataset.file ?? "flow.yaml", () => edits);
+  const askForRename = asker(field, file, () => edits);
+  const rename = renamerFor(field, {
+    edits: () => edits,
+    ask: async (at, newId) => (await askForRename(["rename"], { at, newId }))?.rename,
+    replace: replaceBetween,
+    say: (text) => { news.textContent = text; },
+  });
+  const askForOffers = asker(field, file, () => edits);
   /** Shows suggestions. @param {boolean} isAsked whether a person has asked for them */
   async function offer(isAsked) {
     const [before, at] = [edits, field.selectionStart];
@@ -260,6 +293,7 @@ function start(form, field) {
   field.addEventListener("input", (event) => {
     edits += 1;
     [isSaved, isStale, isHeld] = [false, true, false];
+    news.textContent = "";
     offers.close();
     look.plan();
     redraw.drop();
@@ -275,6 +309,10 @@ function start(form, field) {
     if (event.key === " " && event.ctrlKey) {
       event.preventDefault();
       offer(true);
+    } else if (event.key === "F2") {
+      event.preventDefault();
+      offers.close();
+      rename();
     } else if (offers.handle(event)) {
       // The key was for the list.
     } else if (event.key === "Escape") {
@@ -291,6 +329,7 @@ function start(form, field) {
   form.addEventListener("submit", () => { isSaved = true; });
   addEventListener("beforeunload", (event) => { if (!isSaved) event.preventDefault(); });
 
+  document.getElementById("text-hint")?.after(news);
   if (gutter) {
     gutter.hidden = false;
     gutter.replaceChildren(numbers);

@@ -18,16 +18,16 @@ use axum::{
 };
 use flowcell_server::api::Refusal;
 use maud::{Markup, PreEscaped, html};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     flows::page_path,
     form::exact,
     frame::{Area, Failure, Page},
-    parts::{command, quoted, server_command, size, text},
+    parts::{command, list, quoted, server_command, size, text},
     picture::{Pictured, View, outline, picture},
     sent::{Form, TextForm},
-    visit::{Visit, escaped},
+    visit::{KNOWN, Visit, escaped},
 };
 use written::{MAX_EDITED_BYTES, Written};
 
@@ -50,7 +50,7 @@ const MAX_NAMED_LINES: usize = 5;
 /// An editor, as a request has it.
 struct Editor {
     visit: Visit,
-    scopes: Vec<String>,
+    caller: Caller,
     /// The name of the flow that the page is about. `None` for a new flow.
     name: Option<String>,
     /// The newest version of the flow that the person has seen. 0 for a new flow.
@@ -58,6 +58,16 @@ struct Editor {
     written: Written,
     /// The input for tests, as JSON.
     input: String,
+    /// The id of the text among those that the browser keeps. Empty without a script.
+    draft: String,
+}
+
+/// The caller of a request.
+struct Caller {
+    scopes: Vec<String>,
+    /// Tells callers apart: a digest of the tenant, the name of the token and its scopes. A browser offers the texts
+    /// that it keeps to the same caller only.
+    digest: String,
 }
 
 /// The outcome of an action, above the text.
@@ -82,7 +92,7 @@ impl Outcome {
 
 /// Opens the newest version of a flow.
 pub(crate) async fn open(visit: Visit, Path(name): Path<String>) -> Result<Page, Failure> {
-    let scopes = scopes_of(&visit).await?;
+    let caller = caller_of(&visit).await?;
     let fails = |refusal| Failure::of(&visit, refusal);
     let stored = visit.get(&format!("/v1/flows/{}", escaped(&name))).await.map_err(fails)?;
     let written = Written::stored(&visit, &name, text(&stored, "text")).await;
@@ -90,15 +100,16 @@ pub(crate) async fn open(visit: Visit, Path(name): Path<String>) -> Result<Page,
         return Ok(too_long(&visit, &name, written.text.len()));
     }
     let version = stored["version"].as_u64().unwrap_or(0);
-    let editor = Editor { visit, scopes, name: Some(name), version, written, input: String::new() };
+    let editor =
+        Editor { visit, caller, name: Some(name), version, written, input: String::new(), draft: String::new() };
     Ok(editor.page(None).await)
 }
 
 /// Opens the example of a new flow.
 pub(crate) async fn begin(visit: Visit) -> Result<Page, Failure> {
-    let scopes = scopes_of(&visit).await?;
+    let caller = caller_of(&visit).await?;
     let written = Written::new(EXAMPLE.to_owned());
-    let editor = Editor { visit, scopes, name: None, version: 0, written, input: String::new() };
+    let editor = Editor { visit, caller, name: None, version: 0, written, input: String::new(), draft: String::new() };
     Ok(editor.page(None).await)
 }
 
@@ -113,11 +124,12 @@ pub(crate) async fn send_new(visit: Visit, sent: TextForm) -> Result<Response, F
 }
 
 async fn act(visit: Visit, name: Option<String>, form: &Form) -> Result<Response, Failure> {
-    let scopes = scopes_of(&visit).await?;
+    let caller = caller_of(&visit).await?;
     let version = form.text("version").and_then(|version| version.parse().ok()).unwrap_or(0);
     let written = Written::sent(form, name.as_deref());
     let input = form.text("input").unwrap_or_default().to_owned();
-    let mut editor = Editor { visit, scopes, name, version, written, input };
+    let draft = form.text("draft").filter(|id| is_draft_id(id)).unwrap_or_default().to_owned();
+    let mut editor = Editor { visit, caller, name, version, written, input, draft };
     let outcome = match form.text("do") {
         Some("save") => review::show(&mut editor).await?,
         Some("store") => match review::store(&mut editor, form).await? {
@@ -132,14 +144,22 @@ async fn act(visit: Visit, name: Option<String>, form: &Form) -> Result<Response
     Ok(editor.page(Some(outcome)).await.into_response())
 }
 
-/// Returns the scopes of the caller. Fails if the scope of the editor is not among them.
-async fn scopes_of(visit: &Visit) -> Result<Vec<String>, Failure> {
-    let scopes = visit.scopes().await.map_err(|refusal| Failure::of(visit, refusal))?;
-    if scopes.iter().any(|own| own == SCOPE) {
-        return Ok(scopes);
+/// Returns whether a text is an id that the script of the editor gives a text.
+fn is_draft_id(id: &str) -> bool {
+    id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+}
+
+/// Returns the caller. Fails if it does not have the scope of the editor.
+async fn caller_of(visit: &Visit) -> Result<Caller, Failure> {
+    let me = visit.get(KNOWN).await.map_err(|refusal| Failure::of(visit, refusal))?;
+    let mut scopes: Vec<_> = list(&me, "scopes").iter().filter_map(Value::as_str).map(str::to_owned).collect();
+    if !scopes.iter().any(|own| own == SCOPE) {
+        let why = format!("the token does not have the scope `{SCOPE}`");
+        return Err(Failure::of(visit, Refusal::new(StatusCode::FORBIDDEN, "forbidden", why)));
     }
-    let why = format!("the token does not have the scope `{SCOPE}`");
-    Err(Failure::of(visit, Refusal::new(StatusCode::FORBIDDEN, "forbidden", why)))
+    scopes.sort_unstable();
+    let about = json!([me["tenant"], me["token"]["name"], scopes]);
+    Ok(Caller { scopes, digest: blake3::hash(about.to_string().as_bytes()).to_hex()[..16].to_owned() })
 }
 
 /// Says that a text is too long for the page.
@@ -154,7 +174,7 @@ fn too_long(visit: &Visit, name: &str, bytes: usize) -> Page {
 
 impl Editor {
     fn may(&self, scope: &str) -> bool {
-        self.scopes.iter().any(|own| own == scope)
+        self.caller.scopes.iter().any(|own| own == scope)
     }
 
     /// Returns the path of the page.
@@ -175,18 +195,20 @@ impl Editor {
             div #outcome { (outcome.shown) }
             (self.deceptive())
             div .editor {
-                form #editor method="post" action=(self.path()) data-file=(self.written.file()) data-unsaved[is_unsaved] {
-                    input type="hidden" name="version" value=(self.version);
+                form #editor method="post" action=(self.path()) data-file=(self.written.file()) data-owner=(self.caller.digest) data-unsaved[is_unsaved] {
+                    input type="hidden" name="version" value=(self.version) autocomplete="off";
+                    input type="hidden" name="draft" value=(self.draft) autocomplete="off";
                     @if self.written.is_script { input type="hidden" name="script" value="yes"; }
                     label for="text" { "Text of the flow" }
                     div .code {
                         pre #lines aria-hidden="true" hidden {}
+                        pre #paint aria-hidden="true" hidden {}
                         // A browser drops the first line break of a text field.
                         textarea #text name="text" rows="24" wrap="off" spellcheck="false" autocomplete="off" autocapitalize="off" aria-describedby="text-hint" {
                             (PreEscaped("\n")) (exact(&self.written.text))
                         }
                     }
-                    p #text-hint .hint data-needs-script hidden { "Ctrl+Space suggests words. Tab indents; after Esc, Tab leaves the text." }
+                    p #text-hint .hint data-needs-script hidden { "Ctrl+Space suggests words, F2 renames the node at the caret. Tab indents; after Esc, Tab leaves the text." }
                     div .buttons {
                         button name="do" value="check" { "Check" }
                         button .primary name="do" value="save" { "Save…" }

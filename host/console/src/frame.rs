@@ -98,7 +98,7 @@ impl Area {
 }
 
 /// The keys of the pages, for the list that `?` opens.
-const KEYS: [(&str, &str); 16] = [
+const KEYS: [(&str, &str); 17] = [
     ("?", "show these keys"),
     ("g h", "Home"),
     ("g r", "Runs"),
@@ -114,6 +114,7 @@ const KEYS: [(&str, &str); 16] = [
     ("Ctrl Enter", "send the message"),
     ("↑ ↓", "in a picture: along its edges"),
     ("Ctrl Space", "in the editor: suggestions for the word at the caret"),
+    ("F2", "in the editor: rename the node at the caret"),
     ("Esc Tab", "in the editor: leave the text"),
 ];
 

@@ -164,10 +164,14 @@ pub(crate) async fn answer(
 pub(crate) fn follow_up(form: &Form, run: &str) -> String {
     let (of_run, back) = (run_path(run), form.text("back").unwrap_or_default());
     let agent = back.strip_prefix(&of_run).and_then(|rest| rest.strip_prefix("/agents/"));
+    let is_inbox = |back: &str| {
+        let cursor = back.strip_prefix("/console/inbox").map(|rest| rest.strip_prefix("?cursor=").unwrap_or(rest));
+        cursor.is_some_and(|cursor| cursor.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    };
     let is_plain = |agent: &str| agent.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.~%".contains(&byte));
     match agent.filter(|agent| is_plain(agent)) {
         Some(_) => format!("{back}#write"),
-        None if back == "/console/inbox" => back.to_owned(),
+        None if is_inbox(back) => back.to_owned(),
         None => of_run,
     }
 }
@@ -182,6 +186,9 @@ mod tests {
         let table = [
             ("", "/console/runs/a%3Ab"),
             ("/console/inbox", "/console/inbox"),
+            ("/console/inbox?cursor=0aF9", "/console/inbox?cursor=0aF9"),
+            ("/console/inbox?cursor=0&x=\r\n", "/console/runs/a%3Ab"),
+            ("/console/inbox/../../evil", "/console/runs/a%3Ab"),
             ("//evil.test", "/console/runs/a%3Ab"),
             ("/console/runs/a%3Ab/agents/agent-7%2F", "/console/runs/a%3Ab/agents/agent-7%2F#write"),
             ("/console/runs/a%3Ab/agents/agent-7/../x", "/console/runs/a%3Ab"),

@@ -18,7 +18,7 @@ const MAX_RUNS: usize = 5;
 /// Shows the home page.
 pub(crate) async fn show(visit: Visit) -> Result<Page, Failure> {
     let fails = |refusal| Failure::of(&visit, refusal);
-    let waiting = inbox::read(&visit).await?;
+    let waiting = inbox::read(&visit, None).await?;
     let last = visit.get("/v1/runs?limit=8").await.map_err(fails)?;
     let failed = visit.get(&format!("/v1/runs?limit={MAX_RUNS}&status=failed")).await.map_err(fails)?;
     // A token may lack the scope for flows; then the page has nothing to say about them.
@@ -40,8 +40,8 @@ pub(crate) async fn show(visit: Visit) -> Result<Page, Failure> {
         @if has_no_flow { (no_flows()) }
         section #waiting data-live {
             h2 { (inbox::headline(&waiting)) }
-            @for each in waiting.runs.iter().take(MAX_RUNS) { (inbox::card(each)) }
-            @if waiting.runs.is_empty() { p .faint { "Questions and blocked tasks of all runs appear here." } }
+            @for each in waiting.runs.iter().take(MAX_RUNS) { (inbox::card(each, inbox::INBOX)) }
+            @if waiting.is_empty() { p .faint { "Questions and blocked tasks of all runs appear here." } }
             @else { p { a href="/console/inbox" { "Open the inbox" } } }
         }
         section #last {

@@ -1,11 +1,13 @@
-//! Tests the console in a real browser: login by a link, a start from the form, a run that changes while it is watched, and
-//! an answer in the inbox.
+//! Tests the console in a real browser, by keyboard alone: login by a link, a start from the form, a run that changes while
+//! it is watched, and an answer in the inbox.
 
 mod access;
 mod agents;
 mod browser;
 mod bulk;
 mod editor;
+mod kept;
+mod keyboard;
 mod speed;
 
 use std::path::Path;
@@ -90,16 +92,16 @@ fn a_person_logs_in_starts_a_flow_watches_it_and_answers() {
         "no script reads the code or the token"
     );
 
-    // From the list to the form, by keyboard alone.
+    // From the list to the form.
     browser.keys("gf");
     browser.wait_until("document.title === 'Flows · Flowcell'");
     browser.keys("j");
     browser.keys("\u{e007}");
     browser.wait_until("document.title === 'publish · Flowcell'");
-    browser.click("a.button");
+    browser.enter("a.button");
     browser.wait_until("document.title === 'Start publish · Flowcell'");
     browser.write("#field\\/text", "<b>news</b>");
-    browser.click("main form button.primary");
+    browser.enter("main form button.primary");
     browser.wait_until("location.pathname.startsWith('/console/runs/')");
     wait_for_state(&browser, "parked");
     browser.wait_until("document.querySelector('.prompt').textContent === 'Publish <b>news</b>?'");
@@ -113,18 +115,20 @@ fn a_person_logs_in_starts_a_flow_watches_it_and_answers() {
 
     browser.open(&format!("{home}/flows/publish/start"));
     browser.write("#field\\/text", "more news");
-    browser.click("main form button.primary");
+    browser.enter("main form button.primary");
     browser.wait_until("location.pathname.startsWith('/console/runs/')");
     wait_for_state(&browser, "parked");
     browser.keys("gi");
     browser.wait_until("document.title === 'Inbox · Flowcell'");
-    browser.click("button[value=discard]");
+    browser.keys("2");
+    browser.wait_until("document.activeElement.value === 'discard'");
+    browser.keys("\u{e007}");
     browser.wait_until("document.body.textContent.includes('Nothing waits for you')");
 
     browser.keys("?");
     browser.wait_until("document.getElementById('keys').open");
     check_pages(&browser, &home);
-    browser.click(".logout button");
+    browser.enter(".logout button");
     browser.wait_until("document.title === 'Log in · Flowcell'");
     browser.open(&format!("{home}/runs"));
     browser.wait_until("document.title === 'Log in · Flowcell'");

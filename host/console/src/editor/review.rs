@@ -100,7 +100,12 @@ pub(super) async fn store(editor: &mut Editor, form: &Form) -> Result<Result<Res
     };
     let body = json!({ "flow": editor.written.flow(), "ifVersion": against });
     match editor.visit.post("/v1/flows", &body).await {
-        Ok(stored) => Ok(Ok(Redirect::to(&page_path(text(&stored.body, "name"))).into_response())),
+        Ok(stored) => {
+            let page = page_path(text(&stored.body, "name"));
+            // The script of the page removes the text that the browser has kept.
+            let kept = if editor.draft.is_empty() { String::new() } else { format!("#stored={}", editor.draft) };
+            Ok(Ok(Redirect::to(&format!("{page}{kept}")).into_response()))
+        }
         Err(refusal) if refusal.code == "version_conflict" => {
             let newest = refusal.details["version"].as_u64().unwrap_or(0);
             let name = form.text("as").map(str::to_owned).or_else(|| editor.name.clone()).unwrap_or_default();

@@ -26,6 +26,8 @@ use crate::{
 
 /// Number of entries of a conversation on a page.
 const PAGE_ENTRIES: u64 = 30;
+/// Number of agents of a page of the list.
+const PAGE_AGENTS: u64 = 100;
 /// Maximum number of bytes of a message, an answer, or an input of a tool on a page.
 const MAX_TEXT_BYTES: u64 = 4 << 10;
 /// The events after which the page of an agent may have changed, and the live ones that it shows at once.
@@ -67,16 +69,26 @@ fn took(agent: &Value) -> String {
 /// Lists the agents of a run.
 pub(crate) async fn list(visit: Visit, Path(id): Path<String>) -> Result<Page, Failure> {
     let run = Shown::read(&visit, id).await?;
-    let all = visit.get(&api_path(&run.id, AGENTS)).await.map_err(|refusal| Failure::of(&visit, refusal))?;
-    let (agents, left_out) = (items(&all, "agents"), all["agentsLeftOut"].as_u64().unwrap_or(0));
+    let from = visit.query("from").and_then(|from| from.parse::<u64>().ok()).unwrap_or(0);
+    let path = api_path(&run.id, &format!("{AGENTS}?limit={PAGE_AGENTS}&from={from}"));
+    let all = visit.get(&path).await.map_err(|refusal| Failure::of(&visit, refusal))?;
+    let (agents, next) = (items(&all, "agents"), all["next"].as_u64());
+    let here = format!("{}{AGENTS}", run_path(&run.id));
     let called = format!("/console/runs{}", query(&[("parent", &run.id)]));
     let body = html! {
-        @if agents.is_empty() { (no_agents(&run)) } @else {
+        @if agents.is_empty() && from > 0 { p .empty { "No agents follow." } }
+        @else if agents.is_empty() { (no_agents(&run)) } @else {
             (list_table(Some("agents"), "Agents, in the order of their begins", html! {
                 th { "Agent" } th { "State" } th { "Model" } th .number { "Answers" } th .number { "Tools" } th { "Tokens" } th { "Cost" } th .number { "Took" }
             }, html! { @for agent in agents { (row(&run.id, agent)) } }))
         }
-        @if left_out > 0 { p .cut { (count(left_out, "agent")) " began after the part that the server lists." } }
+        nav #pages .pages data-live aria-label="Pages of the agents" {
+            @if from > 0 {
+                a rel="first" href=(here) { "First" }
+                a rel="prev" href={ (here) "?from=" (from.saturating_sub(PAGE_AGENTS)) } { "Earlier" }
+            }
+            @if let Some(next) = next { a rel="next" href={ (here) "?from=" (next) } { "Later" } }
+        }
         p .faint { "Agents of called runs are on the pages of " a href=(called) { "those runs" } "." }
     };
     Ok(run.page(&visit, AGENTS, body))

@@ -119,6 +119,35 @@ fn a_person_allows_a_tool_talks_with_an_agent_and_closes_it_by_forms() {
 }
 
 #[test]
+fn a_run_with_many_agents_lists_them_by_page() {
+    let served = scripted(&json!([]), no_tenants);
+    store(
+        &served,
+        &json!({ "flow": { "name": "many", "outputs": {} }, "nodes": [
+            { "id": "each", "type": "control.foreach", "input": { "list": "{{ range(103) }}" }, "body": ["bot"] },
+            { "id": "bot", "type": "agent.run", "input": { "prompt": "Hello" }, "grants": { "model": ["*"] } },
+        ] }),
+    );
+    let ended = served.post("/v1/runs?wait=true", &json!({ "flow": "many", "runId": "m" })).json();
+    assert_eq!(ended["status"], "succeeded", "{ended}");
+    let rows = |page: &str| page.matches("/console/runs/m/agents/").count();
+    let first = served.get("/console/runs/m/agents").body;
+    assert!(rows(&first) == 100 && first.contains(r#"rel="next" href="/console/runs/m/agents?from=100""#), "{first}");
+    assert!(!first.contains(r#"rel="prev""#), "{first}");
+    let second = served.get("/console/runs/m/agents?from=100").body;
+    assert!(rows(&second) == 3 && second.contains(r#"rel="prev" href="/console/runs/m/agents?from=0""#), "{second}");
+    assert!(!second.contains(r#"rel="next""#), "{second}");
+    assert!(served.get("/console/runs/m/agents?from=103").body.contains("No agents follow."));
+    let page = served.get("/v1/runs/m/agents?from=101&limit=1").json();
+    assert_eq!((page["agents"].as_array().map(Vec::len), &page["next"]), (Some(1), &json!(102)), "{page}");
+    for wrong in ["limit=0", "limit=501", "from=-1", "x=1"] {
+        assert_eq!(served.get(&format!("/v1/runs/m/agents?{wrong}")).status, 400, "{wrong}");
+    }
+    let all = served.get("/v1/runs/m/agents").json();
+    assert_eq!((all["agents"].as_array().map(Vec::len), &all["next"]), (Some(103), &Value::Null));
+}
+
+#[test]
 fn hostile_texts_of_models_are_shown_as_text_and_cut() {
     let hostile = "<img src=x onerror=alert(1)> [click](javascript:alert(2)) ![pixel](https://evil.test/x.png) \u{202e}txt\u{1b}[31m \
         <script>alert(3)</script> <javascript:alert(4)> [site](https://example.com)\n\n# Title\n\n| a |\n|--:|\n| b |\n";

@@ -203,6 +203,45 @@ fn empty_pages_teach_the_first_step_with_the_address_of_the_server() {
 }
 
 #[test]
+fn the_inbox_has_pages_and_an_answer_leads_back_to_its_page() {
+    let served = local();
+    store(
+        &served,
+        &json!({
+            "flow": { "name": "asks" },
+            "nodes": [{ "id": "ok", "type": "control.gate", "input": { "prompt": "Go on?", "choices": ["yes"] } }],
+        }),
+    );
+    for index in 0..52 {
+        start(&served, &json!({ "flow": "asks", "runId": format!("ask-{index}") }));
+    }
+    let shown = |page: &str| page.matches(r#"<article class="card""#).count();
+    let link = |page: &str, rel: &str| {
+        let (_, rest) = page.split_once(&format!(r#"rel="{rel}" href=""#))?;
+        rest.split('"').next().map(str::to_owned)
+    };
+    let first = served.get("/console/inbox").body;
+    let next = link(&first, "next").unwrap();
+    assert!(shown(&first) == 50 && link(&first, "first").is_none(), "{first}");
+    assert!(served.get("/console").body.contains("At least 50 runs wait for you"));
+    let second = served.get(&next).body;
+    assert_eq!(
+        (shown(&second), link(&second, "next"), link(&second, "first").as_deref()),
+        (2, None, Some("/console/inbox"))
+    );
+    for run in ["ask-50", "ask-51"] {
+        let at = format!("/console/runs/{run}/gates/ok");
+        assert!(second.contains(&at) && !first.contains(&at), "{second}");
+        let sent = post(&served, &at, &[OWN], &format!("choice=yes&back={}", next.replace('/', "%2F")));
+        assert_eq!((sent.status, sent.header("location")), (303, Some(&*next)), "{sent:?}");
+    }
+    let empty = served.get(&next).body;
+    assert!(empty.contains("Nothing on this page waits for you") && link(&empty, "first").is_some(), "{empty}");
+    let wrong = served.get("/console/inbox?cursor=%3Cimg%3E");
+    assert!(wrong.status == 400 && !wrong.body.contains("<img"), "{wrong:?}");
+}
+
+#[test]
 fn pages_are_small_as_they_are_sent() {
     let served = local();
     let nodes: Vec<_> =
@@ -223,8 +262,10 @@ fn pages_are_small_as_they_are_sent() {
     let page = served.get("/console/runs").body;
     let style = page.split("href=\"").find(|rest| rest.contains("console.css")).unwrap().split('"').next().unwrap();
     let of = |name: &str| sent(&style.replace("console.css", name));
-    let assets = ["console.css", "console.js", "live.js", "times.js", "keys.js"].map(of).into_iter().sum::<usize>();
-    let editor = ["editor.js", "offers.js"].map(of).into_iter().sum::<usize>();
+    let assets = ["console.css", "console.js", "live.js", "times.js", "keys.js", "drafts.js"];
+    let assets = assets.map(of).into_iter().sum::<usize>();
+    let editor = ["editor.js", "offers.js", "kept.js", "lexer.js", "colours.js", "rename.js"];
+    let editor = editor.map(of).into_iter().sum::<usize>();
     for (path, most) in [
         ("/console", MOST[0]),
         ("/console/runs", MOST[1]),

@@ -157,6 +157,43 @@ fn of_two_people_the_second_is_told_and_loses_nothing() {
     assert_eq!(named.status, 422, "{named:?}");
 }
 
+/// Returns the digest of the caller in the page of an editor.
+fn owner(page: &str) -> String {
+    let (_, rest) = page.split_once(r#"data-owner=""#).unwrap_or_else(|| panic!("{page}"));
+    rest.split('"').next().unwrap().to_owned()
+}
+
+#[test]
+fn a_kept_text_has_an_id_until_it_is_stored_and_belongs_to_its_caller() {
+    let served = local();
+    version(&served, &flow("one"));
+    let path = "/console/flows/doc/edit";
+    let (id, mine) = ("0123456789abcdef0123456789abcdef", flow("mine"));
+    let form = |action: &str, draft: &str, more: &[(&str, &str)]| {
+        let members = [("do", action), ("text", &*mine), ("version", "1"), ("draft", draft)];
+        send(&served, path, &[&members, more].concat())
+    };
+    assert_eq!(hidden(&served.get(path).body, "draft"), "");
+    let review = form("save", id, &[]).body;
+    assert_eq!(hidden(&review, "draft"), id);
+    for wrong in ["\"><img src=x>", "0123456789ABCDEF0123456789ABCDEF", "0", &"0".repeat(33)] {
+        assert_eq!(hidden(&form("check", wrong, &[]).body, "draft"), "");
+    }
+    let [reviewed, against] = ["reviewed", "against"].map(|name| hidden(&review, name));
+    let stored = form("store", id, &[("reviewed", &*reviewed), ("against", &*against)]);
+    assert_eq!(stored.header("location"), Some(&*format!("/console/flows/doc#stored={id}")), "{stored:?}");
+
+    let served = with_tenants();
+    let of = |tenant: &str, scopes: &[&str]| {
+        let cookie = cookie_of(&served, tenant, scopes);
+        owner(&ask(served.address, "GET", "/console/edit", &[("Cookie", &*cookie), OWN], "").body)
+    };
+    let scopes = ["flow:read", "flow:write"];
+    assert_eq!(of("a", &scopes), of("a", &["flow:write", "flow:read"]), "another login of the same tenant");
+    assert_ne!(of("a", &scopes), of("b", &scopes));
+    assert_ne!(of("a", &scopes), of("a", &["flow:read", "flow:write", "run:create"]));
+}
+
 #[test]
 fn a_test_without_a_reply_names_the_button_that_simulates_it() {
     let served = local();

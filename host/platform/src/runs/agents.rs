@@ -3,7 +3,8 @@
 mod conversation;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
+    hash::{BuildHasher, RandomState},
     ops::ControlFlow,
 };
 
@@ -133,17 +134,40 @@ pub struct AgentRuns {
     /// The number of the latest agent runs, which are left out because the list exceeds 16 MiB.
     #[serde(skip_serializing_if = "is_zero")]
     agents_left_out: u64,
+    /// The `from` of the next page. Absent if no agent runs follow, and without `limit`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(nullable = false))]
+    next: Option<u64>,
+    #[serde(skip)]
+    window: AgentWindow,
+    /// The number of agent runs that have begun.
+    #[serde(skip)]
+    begun: u64,
     #[serde(skip)]
     places: HashMap<String, usize>,
+    /// Hashes of the ids of agent runs that are not in the list.
+    #[serde(skip)]
+    others: HashSet<u64>,
+    #[serde(skip)]
+    hasher: RandomState,
     #[serde(skip)]
     bytes: u64,
 }
 
+/// The part of a list of agent runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AgentWindow {
+    /// The number of agent runs before the part.
+    pub from: u64,
+    /// The maximum number of agent runs. `None`: as many as the size of a list allows.
+    pub limit: Option<usize>,
+}
+
 impl AgentRuns {
-    /// Reads the agent runs of a run from its events. Those of the runs that it called are not among them. Blocks its
+    /// Reads agent runs of a run from its events. Those of the runs that it called are not among them. Blocks its
     /// thread.
-    pub fn of(host: &Host, run: &RunId) -> Result<AgentRuns, StartError> {
-        let mut all = AgentRuns::default();
+    pub fn of(host: &Host, run: &RunId, window: AgentWindow) -> Result<AgentRuns, StartError> {
+        let mut all = AgentRuns { window, ..AgentRuns::default() };
         host.each_event(run, 0, |event| {
             all.add(&event);
             ControlFlow::Continue(())
@@ -176,11 +200,20 @@ impl AgentRuns {
 
     fn open(&mut self, event: &Event) {
         let id = text(event, "agentRunId").unwrap_or_default();
-        if self.places.contains_key(id) {
+        let hash = self.hasher.hash_one(id);
+        if self.places.contains_key(id) || self.others.contains(&hash) {
             return;
         }
-        if self.bytes > PAGE_BYTES {
-            self.agents_left_out += 1;
+        self.begun += 1;
+        let is_full = self.window.limit.is_some_and(|limit| self.agents.len() >= limit);
+        if self.begun <= self.window.from || is_full || self.bytes > PAGE_BYTES {
+            self.others.insert(hash);
+            let listed = self.window.from.saturating_add(self.agents.len() as u64);
+            match self.window.limit {
+                Some(_) if self.begun > listed => self.next = Some(listed),
+                Some(_) => {}
+                None => self.agents_left_out += u64::from(self.begun > listed),
+            }
             return;
         }
         let agent = AgentRun::begin(event);
@@ -391,6 +424,27 @@ mod tests {
         assert_eq!((first.task.as_str(), first.model.as_deref()), ("each[1].bot", Some("two")));
         assert_eq!((first.entries, first.model_calls, first.tool_calls, first.messages), (3, 1, 1, 1));
         assert_eq!((second.usage.clone(), second.entries, second.has_inbox), (AgentUsage::default(), 0, false));
+    }
+
+    #[test]
+    fn a_page_of_agents_has_their_later_events_and_the_place_of_the_next_page() {
+        let page = |from: u64, limit: Option<usize>| {
+            let mut all = AgentRuns { window: AgentWindow { from, limit }, ..AgentRuns::default() };
+            let ids = ["a", "b", "a", "c", "c", "d", "e"];
+            for (seq, id) in ids.iter().enumerate() {
+                all.add(&event(seq as u64, "agent:start", json!({ "agentRunId": id })));
+            }
+            all.add(&event(9, "agent:complete", json!({ "agentRunId": "d", "stopReason": "end" })));
+            let ids: String = all.agents.iter().map(|agent| agent.agent_run_id.as_str()).collect();
+            let ended = all.agents.iter().filter(|agent| agent.status == "succeeded").count();
+            (ids, ended, all.next, all.agents_left_out)
+        };
+        assert_eq!(page(0, Some(2)), ("ab".into(), 0, Some(2), 0));
+        assert_eq!(page(2, Some(2)), ("cd".into(), 1, Some(4), 0));
+        assert_eq!(page(4, Some(2)), ("e".into(), 0, None, 0));
+        assert_eq!(page(5, Some(2)), (String::new(), 0, None, 0));
+        assert_eq!(page(u64::MAX, Some(2)), (String::new(), 0, None, 0));
+        assert_eq!(page(1, None), ("bcde".into(), 1, None, 0));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use axum::{body::Bytes, response::Response};
 use flowcell_contract::RunId;
-use flowcell_platform::agents::{AgentRun, AgentRuns, Conversation, EntryWindow};
+use flowcell_platform::agents::{AgentRun, AgentRuns, AgentWindow, Conversation, EntryWindow};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -19,6 +19,22 @@ const DEFAULT_PAGE_ENTRIES: usize = 50;
 const MAX_PAGE_ENTRIES: usize = 200;
 /// The maximum number of bytes of a text that a preview shows whole.
 const MAX_PREVIEW_BYTES: u32 = 1 << 20;
+
+/// The maximum number of agent runs of a page.
+const MAX_PAGE_AGENTS: usize = 500;
+
+/// The agent runs that a request asks for.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct AgentQuery {
+    /// The `next` of the previous page: the number of agent runs before the page.
+    #[param(minimum = 0)]
+    from: Option<u64>,
+    /// The maximum number of agent runs. By default as many as 16 MiB hold.
+    #[param(minimum = 1, maximum = 500)]
+    limit: Option<u32>,
+}
 
 /// The entries of a conversation that a request asks for.
 #[derive(Deserialize, IntoParams)]
@@ -75,12 +91,18 @@ pub(crate) struct AgentPage {
 
 /// List the agent runs of a run, with their states, tokens and cost
 ///
-/// Agents of the runs that this run has called are in the lists of those runs.
+/// Agents of the runs that this run has called are in the lists of those runs. With `limit` the list is a page.
 #[utoipa::path(get, path = "/v1/runs/{id}/agents", tag = "runs", operation_id = "list_agents",
-    params(("id" = String, Path,)),
+    params(("id" = String, Path,), AgentQuery),
     responses((status = 200, body = AgentRuns), (status = "default", body = ErrorBody)))]
-pub(crate) async fn list(request: Request, PathParam(id): PathParam<String>) -> Result<Response, ApiError> {
-    respond(request, parse_path_id(&id)?, |request, run| Ok(AgentRuns::of(&request.host, run)?)).await
+pub(crate) async fn list(
+    request: Request,
+    PathParam(id): PathParam<String>,
+    QueryParams(AgentQuery { from, limit }): QueryParams<AgentQuery>,
+) -> Result<Response, ApiError> {
+    let limit = limit.map(|limit| check_limit(Some(limit), MAX_PAGE_AGENTS, MAX_PAGE_AGENTS)).transpose()?;
+    let window = AgentWindow { from: from.unwrap_or(0), limit };
+    respond(request, parse_path_id(&id)?, move |request, run| Ok(AgentRuns::of(&request.host, run, window)?)).await
 }
 
 /// Show the conversation of an agent run by page, with its calls of tools

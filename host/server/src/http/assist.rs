@@ -1,15 +1,17 @@
-//! The route that assists an editor: diagnostics with their corrections, completions, and explanations. It runs no node
-//! and stores nothing.
+//! The route that assists an editor: diagnostics with their corrections, completions, explanations, the kinds of words,
+//! and the renaming of nodes. It runs no node and stores nothing.
 
-use std::ops::Range;
+use std::{cell::Cell, ops::Range};
 
 use axum::Json;
 use flowcell_assist::{
     Document, Edit, Surroundings,
     complete::{Completion, CompletionKind, MAX_COMPLETIONS, complete},
     fixes::{Fix, carried, fixes, marked},
+    highlight::{self, WordKind},
     hover::hover,
     positions::{Position, UnitIndex},
+    references::{Renamed, node_at, rename},
 };
 use flowcell_flow::{Diagnostic, Source, is_flow_name, script::is_script};
 use flowcell_platform::host::editing::Editing;
@@ -47,8 +49,11 @@ pub(crate) struct Draft {
     name: Option<String>,
     /// The place of the cursor. One beyond the end of its line, or of the text, is at that end.
     at: Option<At>,
-    /// The parts of the answer. By default `diagnostics`, and with `at` all.
+    /// The parts of the answer. By default `diagnostics`, and with `at` `fixes`, `completions` and `hover`.
     want: Option<Vec<Want>>,
+    /// The new id for `rename`. Without it the answer only names the node.
+    #[serde(rename = "newId")]
+    new_id: Option<String>,
 }
 
 /// A place in a text: a number of UTF-16 units from the start of the text, or a line and a column.
@@ -80,6 +85,10 @@ enum Want {
     Fixes,
     Completions,
     Hover,
+    /// The words of expressions with their kinds.
+    Tokens,
+    /// The changes that give the node or the step at the place another id.
+    Rename,
 }
 
 /// The assistance for a text. It has the parts that the request wants.
@@ -107,6 +116,25 @@ pub(crate) struct Assistance {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     hover: Option<Value>,
+    /// The words of all expressions of a flow, in the order of the text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tokens: Option<Tokens>,
+    /// The node, the step or the other name at the place, `{ id, range }`, or null. With `newId` also `edits`,
+    /// `{ range, text }`, and `left`, the ranges of plain text with the id, at most 50; or `refused`, the reason why it
+    /// cannot have the id. The edits do not overlap.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    rename: Option<Value>,
+}
+
+/// Words with their kinds.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Tokens {
+    /// The names of the kinds: those of language servers.
+    kinds: Vec<&'static str>,
+    /// Four numbers for each word: the lines since the word before, the UTF-16 units since its start or since the start
+    /// of the line, the length in units, and the index of the kind. At most 100,000 words.
+    data: Vec<u32>,
 }
 
 impl Draft {
@@ -118,8 +146,10 @@ impl Draft {
             (None, None) => vec![Want::Diagnostics],
             (None, Some(_)) => vec![Want::Fixes, Want::Completions, Want::Hover],
         };
-        if self.at.is_none() && wanted.iter().any(|want| [Want::Completions, Want::Hover].contains(want)) {
-            return Err(ApiError::bad_request("`completions` and `hover` need `at`, the place of the cursor"));
+        let needs_place = |want: &Want| [Want::Completions, Want::Hover, Want::Rename].contains(want);
+        if self.at.is_none() && wanted.iter().any(needs_place) {
+            let why = "`completions`, `hover` and `rename` need `at`, the place of the cursor";
+            return Err(ApiError::bad_request(why));
         }
         let largest = match self.at {
             None => 0,
@@ -149,15 +179,15 @@ impl Draft {
     }
 }
 
-/// Assist an editor: diagnostics with their corrections, completions and an explanation at a place
+/// Assist an editor: diagnostics with their corrections, completions, an explanation or a renaming at a place, colours
 ///
 /// Columns and offsets count UTF-16 units, as the texts of browsers do; an offset counts them from the start of the
 /// text. The diagnostics are those of `POST /v1/validate`. A script has diagnostics only. Secrets are completed if the
 /// token has the scope `secret:write`.
 #[utoipa::path(post, path = "/v1/assist", tag = "flows", request_body = Draft,
     responses((status = 200, body = Assistance), (status = "default", body = ErrorBody)))]
-pub(crate) async fn assist(request: Request, Body(draft): Body<Draft>) -> Result<Json<Assistance>, ApiError> {
-    let (wanted, at) = (draft.wanted()?, draft.at);
+pub(crate) async fn assist(request: Request, Body(mut draft): Body<Draft>) -> Result<Json<Assistance>, ApiError> {
+    let (wanted, at, new_id) = (draft.wanted()?, draft.at, draft.new_id.take());
     let source = draft.source()?;
     let wants = |want| wanted.contains(&want);
     let checked = match wants(Want::Diagnostics) || wants(Want::Fixes) {
@@ -181,6 +211,12 @@ pub(crate) async fn assist(request: Request, Body(draft): Body<Draft>) -> Result
             if wanted.contains(&Want::Hover) {
                 answer.hover = Some(written.hover());
             }
+            if wanted.contains(&Want::Tokens) {
+                answer.tokens = Some(written.tokens());
+            }
+            if wanted.contains(&Want::Rename) {
+                answer.rename = Some(written.renaming(new_id.as_deref()));
+            }
             Ok(answer)
         })
     });
@@ -195,6 +231,8 @@ struct Written<'r> {
     index: UnitIndex,
     /// The byte of the cursor; the end of the text if the request names none.
     at: usize,
+    /// The byte that was written last, with its position. So a line with many places is read once.
+    last: Cell<(usize, Position)>,
 }
 
 impl<'r> Written<'r> {
@@ -207,7 +245,7 @@ impl<'r> Written<'r> {
                 .lines()
                 .offset(text, Position { line: line.saturating_sub(1), character: column.saturating_sub(1) }),
         };
-        Written { source, editing, names: Names { request, editing }, index, at }
+        Written { source, editing, names: Names { request, editing }, index, at, last: Cell::default() }
     }
 
     fn document(&self) -> Document<'_> {
@@ -281,13 +319,62 @@ impl<'r> Written<'r> {
         found.map_or(Value::Null, |found| json!({ "text": found.text, "range": self.range(&found.range) }))
     }
 
+    fn tokens(&self) -> Tokens {
+        let text = &self.source.text;
+        let words = match is_script(&self.source.name) {
+            true => Vec::new(),
+            false => highlight::words(text, self.editing.catalog()),
+        };
+        let (mut before, mut data) = (Position::default(), Vec::with_capacity(words.len() * 4));
+        for (range, kind) in words {
+            let [start, end] = [range.start, range.end].map(|byte| self.position(byte));
+            let since = if start.line == before.line { before.character } else { 0 };
+            let kind = WordKind::ALL.iter().position(|(known, _)| *known == kind).unwrap_or_default();
+            let length = end.character - start.character;
+            data.extend([start.line - before.line, start.character - since, length, kind as u32]);
+            before = start;
+        }
+        Tokens { kinds: WordKind::ALL.map(|(_, name)| name).to_vec(), data }
+    }
+
+    /// Writes the node at the cursor and, with a new id, the changes that give it the id.
+    fn renaming(&self, new_id: Option<&str>) -> Value {
+        let document = self.document();
+        let found = node_at(&document, self.at).filter(|_| !is_script(&self.source.name));
+        let Some((id, range)) = found else { return Value::Null };
+        let mut written = json!({ "id": id, "range": self.range(&range) });
+        match new_id.map(|new_id| rename(&document, &self.source.name, self.at, new_id, self.editing.context())) {
+            None => {}
+            Some(Ok(Renamed { edits, left, .. })) => {
+                let edit = |edit: &Edit| json!({ "range": self.range(&edit.range), "text": edit.text });
+                written["edits"] = edits.iter().map(edit).collect();
+                written["left"] = left.iter().map(|range| self.range(range)).collect();
+            }
+            Some(Err(refused)) => written["refused"] = json!(refused),
+        }
+        written
+    }
+
     fn range(&self, range: &Range<usize>) -> Value {
         json!({ "start": self.place(range.start), "end": self.place(range.end) })
     }
 
-    fn place(&self, offset: usize) -> Value {
+    fn position(&self, byte: usize) -> Position {
         let text = &self.source.text;
-        let position = self.index.lines().position(text, offset);
+        let byte = text.floor_char_boundary(byte);
+        let (last, known) = self.last.get();
+        let position = match text.get(last..byte).filter(|between| !between.contains('\n')) {
+            Some(between) => {
+                Position { line: known.line, character: known.character + between.encode_utf16().count() as u32 }
+            }
+            None => self.index.lines().position(text, byte),
+        };
+        self.last.set((byte, position));
+        position
+    }
+
+    fn place(&self, offset: usize) -> Value {
+        let position = self.position(offset);
         let Position { line, character } = position;
         json!({ "line": line + 1, "column": character + 1, "offset": self.index.units(position) })
     }

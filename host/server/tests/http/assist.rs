@@ -118,6 +118,8 @@ fn a_place_beyond_the_text_is_its_end_and_other_mistakes_are_refused() {
         json!({ "at": "1" }),
         json!({ "want": ["completions"] }),
         json!({ "want": ["hover"] }),
+        json!({ "want": ["rename"] }),
+        json!({ "want": ["rename"], "at": 1, "newId": 7 }),
         json!({ "want": ["colours"], "at": 1 }),
         json!({ "colour": "red" }),
         json!({ "name": "../../etc/passwd.yaml" }),
@@ -128,6 +130,82 @@ fn a_place_beyond_the_text_is_its_end_and_other_mistakes_are_refused() {
     ] {
         assert_eq!(ask(wrong.clone()).fault(), (400, "bad_request".to_owned()), "{wrong}");
     }
+}
+
+#[test]
+fn words_of_expressions_have_kinds_at_their_places() {
+    let served = Served::local();
+    let text = "flow: { name: a } # 😀\nnodes:\n  - id: x\n    type: control.noop\n    \
+                input: { value: \"😀 {{ flow.input.who | upper }} {{ 12 }}\" }\n";
+    let tokens = served.post("/v1/assist", &json!({ "text": text, "want": ["tokens"] })).json();
+    assert_eq!(tokens.as_object().unwrap().len(), 1, "{tokens}");
+    let numbers: Vec<_> =
+        tokens["tokens"]["data"].as_array().unwrap().iter().map(|number| number.as_u64().unwrap() as usize).collect();
+    let lines: Vec<Vec<u16>> = text.lines().map(|line| line.encode_utf16().collect()).collect();
+    let (mut line, mut column, mut found) = (0, 0, Vec::new());
+    for token in numbers.chunks(4) {
+        column = if token[0] > 0 { token[1] } else { column + token[1] };
+        line += token[0];
+        let word = String::from_utf16(&lines[line][column..column + token[2]]).unwrap();
+        found.push((word, tokens["tokens"]["kinds"][token[3]].as_str().unwrap()));
+    }
+    let of = |word: &str| found.iter().find(|(found, _)| found == word).map(|(_, kind)| *kind);
+    assert_eq!((of("flow"), of("input"), of("who")), (Some("variable"), Some("property"), Some("property")));
+    assert_eq!((of("upper"), of("12")), (Some("function"), Some("number")), "{found:?}");
+    let script = json!({ "text": "const a = 1", "name": "greet.flow.js", "want": ["tokens"] });
+    assert_eq!(served.post("/v1/assist", &script).json()["tokens"]["data"], json!([]));
+}
+
+#[test]
+fn a_node_is_renamed_everywhere_and_plain_text_with_its_id_is_named() {
+    let served = Served::local();
+    let (text, at) = marked(
+        "# 😀 say says it\nflow: { name: a, outputs: { it: \"{{ say.value }}\" } }\nnodes:\n  \
+         - { id: s§ay, type: control.noop, input: { value: 1 } }\n  - { id: two, type: control.noop }\nedges: [say -> two]\n",
+    );
+    let ask = |at: usize, members: Value| {
+        let mut body = json!({ "text": text, "at": at, "want": ["rename"] });
+        body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+        served.post("/v1/assist", &body).json()["rename"].clone()
+    };
+    let named = ask(at, json!({}));
+    assert_eq!((&named["id"], named.get("edits")), (&json!("say"), None), "{named}");
+    assert_eq!(replaced(&text, &named["range"], "?"), text.replace("id: say", "id: ?"));
+    let renamed = ask(at, json!({ "newId": "tell" }));
+    let edits = renamed["edits"].as_array().unwrap();
+    let changed = edits
+        .iter()
+        .rev()
+        .fold(text.clone(), |text, edit| replaced(&text, &edit["range"], edit["text"].as_str().unwrap()));
+    let expected = text.replace("say", "tell").replace("# 😀 tell tells", "# 😀 say says");
+    assert_eq!((changed, edits.len()), (expected, 3));
+    assert_eq!((renamed["left"].as_array().unwrap().len(), &renamed["left"][0]["start"]["line"]), (1, &json!(1)));
+    for (id, why) in [("two", "already"), ("a b", "a b"), ("", "id"), ("x\u{202e}", "id")] {
+        let refused = ask(at, json!({ "newId": id }));
+        assert!(refused["refused"].as_str().unwrap().contains(why) && refused.get("edits").is_none(), "{refused}");
+    }
+    assert_eq!(ask(1, json!({ "newId": "tell" })), Value::Null);
+    let script = json!({ "text": "say", "name": "greet.flow.js", "at": 1, "want": ["rename"], "newId": "tell" });
+    assert_eq!(served.post("/v1/assist", &script).json()["rename"], Value::Null);
+}
+
+#[test]
+fn many_places_in_one_long_line_are_found_by_one_walk() {
+    let served = Served::local();
+    let nodes: Vec<_> = (0..1_500).map(|at| format!("{{ id: n{at}, type: control.noop, after: n }}")).collect();
+    let text = format!(
+        "flow: {{ name: a }}\nnodes: [{{ id: text, type: control.noop, input: {{ value: {} }} }}, {{ id: n, type: control.noop }}, {}]\n",
+        "é".repeat(100_000),
+        nodes.join(", "),
+    );
+    let at = units(&text, text.find("id: n,").unwrap() + 4);
+    let body = json!({ "text": text, "at": at, "want": ["rename"], "newId": "first" });
+    let answer = served.post("/v1/assist", &body).json();
+    let edits = answer["rename"]["edits"].as_array().unwrap();
+    assert_eq!(edits.len(), 1_501);
+    let start = |edit: &Value| (edit["range"]["start"]["offset"].as_u64(), edit["range"]["start"]["line"].as_u64());
+    let last = units(&text, text.rfind("after: n").unwrap() + 7) as u64;
+    assert_eq!((start(&edits[0]), start(&edits[1_500])), ((Some(at as u64), Some(2)), (Some(last), Some(2))));
 }
 
 #[test]

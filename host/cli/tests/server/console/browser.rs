@@ -109,12 +109,6 @@ impl Browser {
         found[ELEMENT].as_str().unwrap().to_owned()
     }
 
-    /// Clicks on the first element of a selector.
-    pub(super) fn click(&self, selector: &str) {
-        let element = self.element(selector);
-        self.send("POST", &format!("/element/{element}/click"), &json!({}));
-    }
-
     /// Writes into a field.
     pub(super) fn write(&self, selector: &str, text: &str) {
         let element = self.element(selector);

@@ -12,11 +12,11 @@ use crate::{
 const ENTER: &str = "\u{e007}";
 const TAB: &str = "\u{e004}";
 /// Closes the list of suggestions, and lets the next Tab leave the text.
-const LEAVE: &str = "\u{e00c}\u{e00c}";
+pub(super) const LEAVE: &str = "\u{e00c}\u{e00c}";
 const FLOW: &str = "flow: { name: mend }\nnodes:\n  - id: say\n    type: control.noop\n";
 
 /// Presses Tab until the focus is on an element that fits a selector.
-fn tab_to(browser: &Browser, selector: &str) {
+pub(super) fn tab_to(browser: &Browser, selector: &str) {
     for _ in 0..100 {
         if browser.execute("return document.activeElement.matches(arguments[0])", &json!([selector])) == true {
             return;
@@ -27,7 +27,7 @@ fn tab_to(browser: &Browser, selector: &str) {
 }
 
 /// Moves the caret to the end of a line of the text, counted from 0, by keys.
-fn go_to_line(browser: &Browser, line: usize) {
+pub(super) fn go_to_line(browser: &Browser, line: usize) {
     browser.keys(&"\u{e013}".repeat(12));
     browser.keys(&"\u{e015}".repeat(line));
     browser.keys("\u{e010}");
