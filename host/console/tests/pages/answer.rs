@@ -42,7 +42,7 @@ fn asked() -> (Served, String) {
     let pages = Some(flowcell_console::router as flowcell_server::Pages);
     let served = Served::with_notifications(pages, host, folder, std::sync::Arc::new(Local), &file);
     let flow = json!({ "flow": { "name": "asks" }, "nodes": [{ "id": "ok", "type": "control.gate",
-        "input": { "prompt": HOSTILE, "choices": ["yes", "no"], "allowText": true } }] });
+        "input": { "prompt": HOSTILE, "choices": ["yes", "no"] } }] });
     let begun = served.post("/v1/runs?wait=true", &json!({ "flow": flow, "runId": "r" }));
     assert_eq!(begun.json()["status"], "parked", "{begun:?}");
     let post = told.recv_timeout(Duration::from_secs(60)).unwrap();
@@ -70,7 +70,7 @@ fn a_page_shows_its_question_after_the_code_and_takes_one_answer() {
     };
     let wrong = send("maybe", "");
     assert!((400..500).contains(&wrong.status) && wrong.body.contains("Refused"), "{wrong:?}");
-    let sent = send("yes", "with care");
+    let sent = send("yes", "");
     assert_eq!((sent.status, sent.header("location")), (303, Some("/console/answer/done")), "{sent:?}");
     assert!(served.get("/console/answer/done").body.contains("is recorded"));
     for late in [send("no", ""), open()] {
