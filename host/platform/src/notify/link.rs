@@ -25,7 +25,10 @@ use super::{
 };
 use crate::{
     Host,
-    operate::{identity::AuthError, vault::VaultError},
+    operate::{
+        identity::AuthError,
+        vault::{VaultError, signing},
+    },
 };
 
 /// Maximum length of a code.
@@ -124,7 +127,7 @@ pub(super) fn link_of(
     };
     let hours = settings.answer_hours.unwrap_or(DEFAULT_LINK_HOURS);
     let ends = now.saturating_add(u64::from(hours) * HOUR_MS);
-    let (number, key) = host.vault().signing_key(tenant, PURPOSE).map_err(NoLink::Key)?;
+    let (number, key) = signing::new_key(host.vault(), tenant, PURPOSE).map_err(NoLink::Key)?;
     let content = Content {
         key: number,
         tenant: tenant.to_string(),
@@ -159,7 +162,7 @@ pub(super) fn open(
     if !target.is_some_and(gives) || !tenants().contains(&tenant) {
         return Err(LinkError::Unknown);
     }
-    let key = host.vault().earlier_signing_key(&tenant, &content.key, PURPOSE).map_err(|error| {
+    let key = signing::earlier_key(host.vault(), &tenant, &content.key, PURPOSE).map_err(|error| {
         tracing::error!("cannot read the key of a link: {error}");
         LinkError::Unavailable
     })?;
@@ -294,7 +297,7 @@ mod tests {
             Content { tenant: "../../x".into(), ..content.clone() },
         ] {
             // The signature of another key, and the one of the true content.
-            let (_, key) = host.vault().signing_key(&Tenant::from("b"), PURPOSE).unwrap();
+            let (_, key) = signing::new_key(host.vault(), &Tenant::from("b"), PURPOSE).unwrap();
             let forged = sign(&other, &key);
             let is_of_b = other.tenant == "b";
             assert!(is_of_b || refused(&forged), "{other:?}");
@@ -339,7 +342,7 @@ mod tests {
         assert!(hears(&present, &found, "any") && hears(&flows, &found, "pays") && !hears(&flows, &found, "any"));
         // Another store has other keys, also for a tenant of the same name.
         let (_other_folder, other) = self::host();
-        other.vault().signing_key(&Tenant::from("a"), PURPOSE).unwrap();
+        signing::new_key(other.vault(), &Tenant::from("a"), PURPOSE).unwrap();
         assert_eq!(open(&other, &present, code(&link), all), Err(LinkError::Unknown));
         assert_eq!(opens(OPS, all()), Ok(()), "a code may be opened again and again");
     }

@@ -22,7 +22,7 @@ use super::{
     format,
     message::Message,
 };
-use crate::{Host, host::outside::operator_webhook};
+use crate::{Host, host::outside::operator_webhook, operate::vault::signing};
 
 /// Maximum size of a file of certificates.
 const MAX_ISSUERS_BYTES: u64 = 1024 * 1024;
@@ -68,7 +68,7 @@ impl Opened {
     /// Reads the secrets of a file. Connects to no target.
     pub(super) async fn new(host: &Host, file: &NotifyFile) -> Result<Opened, String> {
         if file.targets.iter().any(|target| target.answer) {
-            host.vault().check_signing().map_err(|error| format!("`answer`: cannot sign links: {error}"))?;
+            signing::check(host.vault()).map_err(|error| format!("`answer`: cannot sign links: {error}"))?;
         }
         let targets = open_all(host, file).await?.into_iter().map(Arc::new).collect();
         let origin = |console: &String| Url::parse(console).map(|url| url.origin().ascii_serialization());

@@ -21,7 +21,7 @@ mod key;
 mod rotation;
 mod seal;
 mod serving;
-mod signing;
+pub(crate) mod signing;
 mod tenant_key;
 
 use std::{collections::HashSet, fmt, sync::Arc};

@@ -143,28 +143,25 @@ impl Linked {
 
     /// Returns the question, if it is open.
     async fn question(&self) -> Result<serde_json::Value, ApiError> {
-        let (link, notifications) = (self.link.clone(), self.notifications.clone());
-        let found = self.request.clone().reading(move |request| {
-            let Some((row, _)) = request.runs()?.run(request.tenant(), &link.run)? else { return Ok(None) };
-            if !notifications.hears(&link, &row.flow) {
-                return Err(invalid());
-            }
-            if row.status == "removed" || row.has_ended() {
-                return Ok(None);
-            }
-            let open = waiting::question(&request.host, &link.run, &link.address)?;
-            let Some(mut question) = open.filter(|question| question["digest"] == link.digest.as_str()) else {
-                return Ok(None);
-            };
-            question["runId"] = json!(link.run);
-            question["flow"] = json!(row.flow);
-            question["linkEnds"] = json!(link.ends);
-            Ok(Some(question))
-        });
-        match found.await? {
-            Some(question) => Ok(question),
-            None => Err(self.closed().await?),
+        let (link, request) = (&self.link, &self.request);
+        let run = link.run.clone();
+        let row = request.clone().blocking(move |request| Ok(request.runs()?.run(request.tenant(), &run)?)).await?;
+        let Some((row, _)) = row else { return Err(self.closed().await?) };
+        if !self.notifications.hears(link, &row.flow) {
+            return Err(invalid());
         }
+        if row.status == "removed" || row.has_ended() {
+            return Err(self.closed().await?);
+        }
+        let (run, gate) = (link.run.clone(), link.address.clone());
+        let open = request.clone().reading(move |request| Ok(waiting::question(&request.host, &run, &gate)?)).await?;
+        let Some(mut question) = open.filter(|question| question["digest"] == link.digest.as_str()) else {
+            return Err(self.closed().await?);
+        };
+        question["runId"] = json!(link.run);
+        question["flow"] = json!(row.flow);
+        question["linkEnds"] = json!(link.ends);
+        Ok(question)
     }
 
     /// Returns the error of a question that is not open any more. It says when it was answered, and not by whom, which is in
