@@ -1,5 +1,5 @@
 //! The page of a link that answers a gate. It needs no login, and shows nothing before the code of the link was sent: the
-//! code is behind the `#` of the address, so whoever only fetches the address, such as a scanner of mails, learns nothing.
+//! code is behind the `#` of the address, so a client that only fetches the address, such as a scanner of mails, learns nothing.
 
 use axum::{
     http::StatusCode,
@@ -81,7 +81,7 @@ fn question(code: &str, question: &Value) -> Page {
                 input type="hidden" name="code" value=(code);
                 (answer_fields("answer", question))
             }
-            p .hint { "One answer counts, of whoever is first. This link ends " (time(&question["linkEnds"])) "." }
+            p .hint { "The first answer counts. This link ends " (time(&question["linkEnds"])) "." }
         }
         (next_link())
     };
