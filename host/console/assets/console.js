@@ -1,5 +1,5 @@
 // @ts-check
-/** The scripts of all pages: times in the viewer's zone, keys, changes, agents, kept texts, and the login by a link. */
+/** The scripts of all pages: times in the viewer's zone, keys, changes, agents, kept texts, and the codes of links. */
 
 import { localise } from "./times.js";
 import { listenForKeys } from "./keys.js";
@@ -10,14 +10,16 @@ import { showViews } from "./views.js";
 import { listenForAgents } from "./agents.js";
 import { tidyDrafts } from "./drafts.js";
 
-/** Takes the code out of the address, so that it stays in no history, and sends it. */
-function logInByLink() {
-  const form = document.getElementById("login");
-  const proof = document.getElementById("proof");
+/** Takes the code of a link out of the address, so that it stays in no history, and sends it. */
+function sendCodeOfLink() {
+  const form = document.querySelector("form[data-by-link]");
+  const field = form?.querySelector("input[name=proof], input[name=code]");
   const code = location.hash.slice(1);
-  if (!(form instanceof HTMLFormElement) || !(proof instanceof HTMLInputElement) || !code) return;
+  // Other fragments, such as that of “Skip to the content”, are places of the page.
+  const isCode = /^fc[a-z]_/.test(code);
+  if (!(form instanceof HTMLFormElement) || !(field instanceof HTMLInputElement) || !isCode) return;
   history.replaceState(null, "", location.pathname + location.search);
-  proof.value = code;
+  field.value = code;
   form.requestSubmit();
 }
 
@@ -29,9 +31,9 @@ listenForMoments();
 listenForFiles();
 showViews();
 listenForAgents();
-logInByLink();
-// A link that is opened on the page of the login only changes the fragment.
-addEventListener("hashchange", logInByLink);
+sendCodeOfLink();
+// A link that is opened on a page that takes a code only changes the fragment.
+addEventListener("hashchange", sendCodeOfLink);
 // Times such as “2 minutes ago” grow old.
 setInterval(() => localise(document), 30_000);
 const source = document.body.dataset.live;

@@ -96,7 +96,6 @@ fn question(run: &str, wait: &Value, back: &str) -> Markup {
     let answer = format!("/console/runs/{}/gates/{}", escaped(run), escaped(address));
     let field = format!("answer-{run}-{address}");
     let choices = list(wait, "choices");
-    let allows_text = wait["allowText"] == true || choices.is_empty();
     html! {
         (heading(&format!("{}/tasks/{}", run_path(run), escaped(address)), address, back))
         @if text(wait, "prompt").len() > MAX_PROMPT_BYTES {
@@ -112,16 +111,36 @@ fn question(run: &str, wait: &Value, back: &str) -> Markup {
             input type="hidden" name="back" value=(back);
             @if let Some(digest) = wait["digest"].as_str() { input type="hidden" name="digest" value=(digest); }
             @if let Some(attempt) = wait["attempt"].as_u64() { input type="hidden" name="attempt" value=(attempt); }
-            @if allows_text {
-                label for=(field) { "Answer" @if !choices.is_empty() { " in your words" } }
-                textarea #(field) name="text" rows="2" {}
-            }
-            div .buttons {
-                @for choice in choices { (button(choice)) }
-                @if allows_text { button name="choice" value="" { "Send the text" } }
-            }
+            (answer_fields(&field, wait))
         } }
         (command(&format!("answer {}", positionals(&[run, address, choices.first().map_or("TEXT", value_of)]))))
+    }
+}
+
+/// Shows the fields and buttons of the form that answers a question. `field` is the id of the field for a text.
+pub(crate) fn answer_fields(field: &str, question: &Value) -> Markup {
+    let choices = list(question, "choices");
+    let allows_text = question["allowText"] == true || choices.is_empty();
+    html! {
+        @if allows_text {
+            label for=(field) { "Answer" @if !choices.is_empty() { " in your words" } }
+            textarea #(field) name="text" rows="2" {}
+        }
+        div .buttons {
+            @for choice in choices { (button(choice)) }
+            @if allows_text { button name="choice" value="" { "Send the text" } }
+        }
+    }
+}
+
+/// Returns the answer of a form with these fields.
+pub(crate) fn answer_of(form: &Form) -> Value {
+    let choice = form.text("choice").filter(|choice| !choice.is_empty());
+    let written = form.text("text").unwrap_or_default();
+    match choice {
+        Some(choice) if written.is_empty() => json!(choice),
+        Some(choice) => json!({ "content": written, "choice": choice }),
+        None => json!(written),
     }
 }
 
@@ -140,14 +159,7 @@ pub(crate) async fn answer(
     Path((run, gate)): Path<(String, String)>,
     form: Form,
 ) -> Result<Response, Failure> {
-    let choice = form.text("choice").filter(|choice| !choice.is_empty());
-    let written = form.text("text").unwrap_or_default();
-    let answer = match choice {
-        Some(choice) if written.is_empty() => json!(choice),
-        Some(choice) => json!({ "content": written, "choice": choice }),
-        None => json!(written),
-    };
-    let mut body = json!({ "answer": answer });
+    let mut body = json!({ "answer": answer_of(&form) });
     if let Some(digest) = form.text("digest") {
         body["digest"] = digest.into();
     }

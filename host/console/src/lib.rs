@@ -9,10 +9,11 @@
 //! | frame | the frame of all pages, the pages of errors, and the headers of all answers |
 //! | parts | states, times, texts and other parts of pages |
 //! | assets | style sheet and scripts, compiled into the program |
-//! | login, home, runs, run, jobs, inbox, flows, editor, catalog, packs, operate, tokens, manual | the pages |
+//! | login, answer, home, runs, run, jobs, inbox, flows, editor, catalog, packs, operate, tokens, manual | the pages |
 //! | gate, picture, form, diff | an open question, the picture of a flow, the form of an input, the difference of two texts |
 //! | said | a text of a model, as Markdown |
 
+mod answer;
 mod assets;
 mod catalog;
 mod diff;
@@ -78,6 +79,10 @@ routes! {
     get "/console/login" login::show, true;
     post "/console/login" login::log_in, true;
     post "/console/logout" login::log_out, true;
+    get "/console/answer" answer::show, true;
+    post "/console/answer" answer::open, true;
+    post "/console/answer/send" answer::send, true;
+    get "/console/answer/done" answer::done, true;
     get "/console/assets/{version}/{name}" assets::show, true;
     get "/console/runs" runs::list, false;
     get "/console/runs/{id}" run::graph, false;

@@ -28,7 +28,7 @@ fn page(status: StatusCode, next: &str, refused: Option<&Refusal>) -> Page {
         }
         p { "On the machine of the server, this command prints a link that logs you in:" }
         pre { "flowcell console --tenant NAME" }
-        form #login method="post" action="/console/login" {
+        form #login data-by-link method="post" action="/console/login" {
             input type="hidden" name="next" value=(next);
             label for="proof" { "Or paste a code or a token" }
             input #proof name="proof" type="password" autocomplete="off" required spellcheck="false";

@@ -7,11 +7,14 @@
 //! | module | contents |
 //! |---|---|
 //! | [`config`] | the operator's file |
+//! | `looker` | the looks of a process, and the writes of documents |
 //! | [`message`] | a message, its id, and its texts |
 //! | `format` | the bodies of the formats |
+//! | [`link`] | links that answer a gate |
 //! | `look` | a look at a tenant |
 //! | `scan` | the messages about the runs of a tenant |
 //! | `watch` | the messages about quotas, tokens, refused posts and the store |
+//! | [`present`] | the targets in force, and their replacement |
 //! | `queue` | the messages that wait for targets |
 //! | `record` | the documents of the store |
 //! | `sender` | the tasks that send |
@@ -31,8 +34,11 @@
 
 pub mod config;
 mod format;
+pub mod link;
 mod look;
+mod looker;
 pub mod message;
+pub mod present;
 mod queue;
 mod record;
 mod scan;
@@ -45,5 +51,6 @@ pub mod worker;
 
 pub use self::{
     config::{MAX_NOTIFY_FILE_BYTES, NotifyFile},
+    present::Notifications,
     worker::Notifier,
 };

@@ -46,6 +46,7 @@ pub(crate) mod intake;
 pub(crate) mod jobs;
 pub(crate) mod library;
 pub(crate) mod limits;
+pub(crate) mod links;
 pub(crate) mod login;
 pub(crate) mod me;
 pub(crate) mod metrics;

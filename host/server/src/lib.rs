@@ -73,8 +73,9 @@ use flowcell_platform::{
     Error, Host, StartError,
     identity::Identify,
     jobs::worker::JobWorker,
+    notify::Notifications,
     posted::cache::LOOK_INTERVAL,
-    reload::Reloader,
+    reload::{NotificationsRead, ReadNotifications, Reloader},
     supervisor::{AdmissionQueue, AdmissionReceiver, RunObserver, Supervisor},
     triggers::{TriggerTenants, Triggers, ends::EndedRun},
     usage::{FLUSH_INTERVAL, Usage},
@@ -102,6 +103,8 @@ pub struct Settings {
     pub limits: Limits,
     /// The pages for people under `/console`. `None` serves none.
     pub pages: Option<Pages>,
+    /// The notifications of this process, whose links answer gates, and whose file a reload reads. `None`: there are none.
+    pub notifications: Option<Notifications>,
     /// Time between the request to stop and the stop, in which `/readyz` answers 503 and everything else goes on.
     pub drain_delay: Duration,
 }
@@ -166,7 +169,8 @@ impl Server {
     /// Returns an error if other machines can send requests without a token, if the certificate or its key cannot be
     /// used, or if the server cannot listen.
     pub async fn bind(host: Host, settings: Settings) -> Result<Server, ServeError> {
-        let Settings { listen, identity, flows, names, proxies, tls, limits, pages, drain_delay } = settings;
+        let Settings { listen, identity, flows, names, proxies, tls, limits, pages, notifications, drain_delay } =
+            settings;
         let host = host.serving(flows.clone());
         check_guarded(listen, &proxies, &*identity)?;
         if identity.asks_for_tokens() {
@@ -191,12 +195,23 @@ impl Server {
         };
         observer.listen_for(&directory.identity.tenants())?;
         let reloader = Reloader::new(host.clone()).with_flows(&directory.flows, triggers.clone());
+        let reloader = match notifications.clone().filter(Notifications::has_file) {
+            Some(notifications) => reloader.with_notifications(read_notifications(notifications)),
+            None => reloader,
+        };
         let reloader = Arc::new(match tls.clone() {
             Some(tls) => reloader.with_certificate(Arc::new(move || tls.reload())),
             None => reloader,
         });
         let drive = Supervisor::with_arrivals(host, Arc::new(observer), arrivals);
-        let app = Arc::new(App::new(directory, triggers, reloader, (broadcasts, feeds), &limits, address.port()));
+        let app = Arc::new(App::new(
+            directory,
+            triggers,
+            (reloader, notifications),
+            (broadcasts, feeds),
+            &limits,
+            address.port(),
+        ));
         let names = Names::new(address.port(), tls.is_some(), address.ip().is_loopback(), &names);
         let pair = tls.as_ref().map(|tls| tls.pair());
         let is_own = |name: &str| names.is_own(name);
@@ -282,6 +297,14 @@ impl Server {
         app.host.stop_telemetry().await;
         driven.and(app.host.usage().flush()).and(app.identity.flush())
     }
+}
+
+/// Returns what reads the file of notifications again.
+fn read_notifications(notifications: Notifications) -> ReadNotifications {
+    Arc::new(move || {
+        let notifications = notifications.clone();
+        async move { Ok(NotificationsRead { targets: notifications.reload().await? }) }.boxed()
+    })
 }
 
 /// Returns the worker of the jobs in the server's store.

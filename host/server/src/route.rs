@@ -33,7 +33,7 @@ use crate::{
         auth_rate_limiter::ClientAddr,
         authoring, catalog, eval, events, files, flows, health,
         identity::{Caller, Scope},
-        inbox, jobs, library, login, me,
+        inbox, jobs, library, links, login, me,
         metrics::{self, RequestTenant},
         migrate, moment, notices, packs,
         permit::RequestPermit,
@@ -83,6 +83,8 @@ fn table() -> Vec<Row> {
         (Known, routes!(me::me)),
         (Open, routes!(login::log_in)),
         (Open, routes!(login::log_out)),
+        (Open, routes!(links::show_linked_question)),
+        (Open, routes!(links::answer_by_link)),
         (Needs(Scope::MetricsRead), routes!(metrics::metrics)),
         (Needs(Scope::FlowRead), routes!(flows::validate)),
         (Needs(Scope::FlowRead), routes!(assist::assist)),
@@ -265,8 +267,10 @@ fn admit(State((app, access)): State<(Arc<App>, Access)>, mut request: Request, 
     Box::pin(async move {
         let (mut permit, mut deed, mut tenant) = (None, None, None);
         match access {
-            Access::Open => {}
-            Access::Signed => permit = Some(RequestPermit::new(None, app.posts.clone(), client_as_tenant(&request))),
+            Access::Open if request.method().is_safe() => {}
+            Access::Open | Access::Signed => {
+                permit = Some(RequestPermit::new(None, app.posts.clone(), client_as_tenant(&request)))
+            }
             Access::Known | Access::Needs(_) => {
                 let scope = match access {
                     Access::Needs(scope) => Some(scope),
@@ -362,7 +366,8 @@ async fn authorize(
     from: Option<IpAddr>,
     scope: Option<Scope>,
 ) -> Result<(Caller, Permit), ApiError> {
-    let caller = app.failures.limited(from, std::future::ready(()).map(|()| app.identity.identify(token))).await?;
+    let caller =
+        app.failures.limited(from, "token", std::future::ready(()).map(|()| app.identity.identify(token))).await?;
     // A tenant has no scope of the operators, whatever its identity provider says.
     if let Some(scope) = scope
         && (!caller.scopes.has(scope) || scope.is_for_operators() && !app.acts_for_operators(&caller))

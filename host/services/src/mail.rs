@@ -48,6 +48,8 @@ pub struct MailSettings {
     pub tls: MailTls,
     /// The name and the password for the server.
     pub login: Option<(String, Zeroizing<String>)>,
+    /// Certificates of private issuers, in PEM. They count beside the public ones. `None`: the public ones alone.
+    pub issuers: Option<Vec<u8>>,
     /// The address of the sender, such as `Flowcell <flowcell@example.com>`.
     pub from: String,
 }

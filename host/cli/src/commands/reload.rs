@@ -1,4 +1,5 @@
-//! `flowcell reload` and SIGHUP: let a process read packs, flows, triggers and its certificate again.
+//! `flowcell reload` and SIGHUP: let a process read packs, flows, triggers, its certificate and its file of
+//! notifications again.
 
 use std::{
     fmt::Write as _,
@@ -10,7 +11,7 @@ use clap::Args;
 use flowcell::{
     RunId,
     control::OwnerRequest,
-    reload::{CertificateRead, Reloaded, Reloader},
+    reload::{CertificateRead, NotificationsRead, Reloaded, Reloader},
     shape::time,
 };
 use rustix::process::{self, getpid, kill_process};
@@ -22,7 +23,7 @@ use crate::{
     options::{StoreArgs, StoreLocation},
     output::{put, put_json},
     owner::{ask_for_result, require_durable},
-    terminal::{Terminal, inert},
+    terminal::{Terminal, counted, inert},
 };
 
 /// Arguments of `flowcell reload`.
@@ -122,6 +123,9 @@ fn describe(reloaded: &Reloaded) -> String {
     if let Some(CertificateRead { replaced, valid_until }) = reloaded.certificate {
         let changed = if replaced { "replaced" } else { "unchanged" };
         line(&mut text, "certificate", &format!("{changed}, valid until {}", time(valid_until)));
+    }
+    if let Some(NotificationsRead { targets }) = reloaded.notifications {
+        line(&mut text, "notifications", &counted(targets, "target"));
     }
     text
 }

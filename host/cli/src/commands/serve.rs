@@ -128,6 +128,7 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, CliE
             tls,
             limits: args.limits(),
             pages: Some(flowcell_console::router),
+            notifications: args.notify.control(notifier.as_ref()),
             drain_delay: args.drain_delay.unwrap_or_default(),
         };
         let mut signals =

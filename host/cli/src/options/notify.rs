@@ -6,7 +6,7 @@ use clap::{Args, ValueHint};
 use flowcell::{
     Host,
     identity::Identify,
-    notify::{Notifier, NotifyFile},
+    notify::{Notifications, Notifier, NotifyFile},
     tenants::{TenantError, callers::Callers},
 };
 
@@ -18,7 +18,7 @@ use crate::{
 /// The file of notifications.
 #[derive(Args, Default)]
 pub(crate) struct NotifyArgs {
-    /// A YAML file of the targets for messages about open gates, failed and blocked runs, quotas and trouble; read once
+    /// A YAML file of the targets for messages about open gates, failed and blocked runs, quotas and trouble; SIGHUP reads it again
     #[arg(long, value_name = "FILE", env = "FLOWCELL_NOTIFY", value_hint = ValueHint::FilePath)]
     notify: Option<PathBuf>,
 }
@@ -43,6 +43,11 @@ impl NotifyArgs {
         opened.map(Some).map_err(|why| {
             CliError::wrong(format!("{path}: {why}")).hint("set the variable, or write the file of the secret")
         })
+    }
+
+    /// Returns what the server needs of the notifications.
+    pub(crate) fn control(&self, notifier: Option<&Notifier>) -> Option<Notifications> {
+        Some(notifier?.control().with_file(self.notify.as_deref()?))
     }
 
     /// Checks the file and its secrets. Connects to no target.

@@ -6,7 +6,7 @@ use std::{
     io::{BufRead, BufReader, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     path::Path,
-    process::Child,
+    process::{Child, Command},
     sync::{
         Mutex,
         mpsc::{Receiver, Sender, channel},
@@ -16,6 +16,7 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use flowcell_runtime::sql::Dialect;
 use ring::hmac;
 use serde_json::{Value, json};
 
@@ -24,7 +25,8 @@ use crate::{
     kit::{output_of, stderr},
     outside::server::{Seen, Server, answer},
     samples::asks,
-    server::process::{serve, stop},
+    server::process::{serve, serve_with_output, stop},
+    servers,
 };
 
 /// The time limit for a message to arrive.
@@ -293,6 +295,8 @@ fn a_wrong_file_is_refused_with_its_place_and_a_missing_secret_by_its_name() {
         ("targets:\n  - { name: a, channel: webhook, urlFrom: 'env:NOT_SET_HERE' }\n", "NOT_SET_HERE"),
         ("targets:\n  - { name: a, channel: webhook, url: 'https://canary:canary@a.test' }\n", "user name"),
         ("targets:\n  - { name: a, channel: webhook, url: 'http://127.0.0.1:1/canary' }\n", "127.0.0.1"),
+        ("targets:\n  - { name: a, channel: program, command: [a], answer: true }\n", "needs the public address"),
+        ("console: http://flows.example.com\n", "must begin with `https://`"),
     ] {
         fs::write(folder.path().join("notify.yaml"), text).unwrap();
         for check in [&["--check"][..], &[]] {
@@ -306,4 +310,102 @@ fn a_wrong_file_is_refused_with_its_place_and_a_missing_secret_by_its_name() {
     fs::write(folder.path().join("notify.yaml"), "# nothing yet\n").unwrap();
     let output = output_of(folder.path(), &["serve", "--notify", "notify.yaml", "--check"]);
     assert!(output.status.success() && stderr(&output).contains("has no targets"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_file_that_is_read_again_replaces_the_targets_and_a_broken_one_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (Hook::start(|before| (before == 0).then_some("200 OK")), Hook::good());
+    let (child, address, output) = {
+        fs::write(folder.path().join("notify.yaml"), format!("targets:\n{}", first.target("first", ""))).unwrap();
+        serve_with_output(folder.path(), &["--notify", "notify.yaml"])
+    };
+    run(address, &fails("sells"), "a");
+    assert_eq!(first.next().1["run"], "a");
+    let reload = |text: &str| {
+        fs::write(folder.path().join("notify.yaml"), text).unwrap();
+        output_of(folder.path(), &["reload", "--json"])
+    };
+    let broken = reload("targets:\n  - { name: first, channel: pigeon }\n");
+    assert_eq!(broken.status.code(), Some(2));
+    let told: Value = serde_json::from_slice(&broken.stdout).unwrap();
+    assert!(told["errors"][0].as_str().unwrap().contains("stay in force") && told["notifications"].is_null(), "{told}");
+    // The first target does not answer any more. Its message is dropped with it.
+    run(address, &fails("sells"), "b");
+    assert_eq!(first.next().1["run"], "b", "the earlier file stays in force");
+    fs::write(folder.path().join("key"), SECRET).unwrap();
+    let good = reload(&format!("targets:\n{}", second.target("second", ", secretFrom: 'file:key'")));
+    let told: Value = serde_json::from_slice(&good.stdout).unwrap();
+    assert_eq!((&told["notifications"]["targets"], &told["errors"]), (&json!(1), &Value::Null), "{told}");
+    run(address, &fails("sells"), "c");
+    let (seen, message) = second.next();
+    assert_eq!(message["run"], "c", "a new target hears of what happens from then on");
+    assert!(seen.header("webhook-signature").is_some());
+    // No target, and one again.
+    assert!(reload("# nothing\n").status.success());
+    let again = format!("targets:\n{}", second.target("second", ""));
+    fs::write(folder.path().join("notify.yaml"), &again).unwrap();
+    assert!(Command::new("kill").args(["-HUP", &child.id().to_string()]).status().unwrap().success());
+    run(address, &fails("sells"), "d");
+    // The reload by the signal may come before or after the failure of `d`, which both is told of at most once.
+    assert!(reload(&again).status.success());
+    run(address, &fails("sells"), "e");
+    let mut told = Vec::new();
+    while told.last() != Some(&json!("e")) {
+        told.push(second.next().1["run"].clone());
+    }
+    assert!(told == ["e"] || told == ["d", "e"], "{told:?}");
+    assert_eq!(stop(child), Some(0));
+    let log = output.join().unwrap().join("\n");
+    assert!(log.contains("1 notifications about `local` are dropped") && log.contains("`first`"), "{log}");
+    assert!(log.contains("notifications: 1 target"), "{log}");
+}
+
+/// Starts a server on a shared store with the file of targets in the folder.
+fn serve_on(folder: &Path, url: &str) -> (Child, SocketAddr) {
+    serve(folder, &["--notify", "notify.yaml", "--store", url])
+}
+
+fn another_process_goes_on(dialect: Dialect) {
+    let Some(server) = servers::server(dialect) else { return };
+    let url = server.url(&server.database());
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let migrated = output_of(folder, &["store", "migrate", "--store", &url]);
+    assert!(migrated.status.success(), "{}", stderr(&migrated));
+    // The receiver holds the answer to the third post, so its process dies with this message under way.
+    let hook = Hook::start(|before| (before != 2).then_some("200 OK"));
+    fs::write(folder.join("notify.yaml"), format!("targets:\n{}", hook.target("ops", ""))).unwrap();
+    let processes = [serve_on(folder, &url), serve_on(folder, &url)];
+    let address = processes[1].1;
+    let mut ids: HashMap<Value, Value> = HashMap::new();
+    let mut hear = |message: Value| {
+        let (run, id) = (message["run"].clone(), message["id"].clone());
+        assert_eq!(*ids.entry(run).or_insert_with(|| id.clone()), id, "{message}");
+        ids.len()
+    };
+    for run_id in ["a", "b", "c"] {
+        run(address, &fails("sells"), run_id);
+        hear(hook.next().1);
+    }
+    // It is not known which process sends, so each is killed in turn; the other one or its successor goes on.
+    let [first, second] = processes;
+    kill(first.0);
+    run(second.1, &fails("sells"), "d");
+    while hear(hook.next().1) < 4 {}
+    let third = serve_on(folder, &url);
+    kill(second.0);
+    run(third.1, &fails("sells"), "e");
+    while hear(hook.next().1) < 5 {}
+    assert_eq!(stop(third.0), Some(0));
+}
+
+#[test]
+fn another_process_on_mariadb_sends_what_a_killed_one_did_not() {
+    another_process_goes_on(Dialect::MySql);
+}
+
+#[test]
+fn another_process_on_postgres_sends_what_a_killed_one_did_not() {
+    another_process_goes_on(Dialect::Postgres);
 }

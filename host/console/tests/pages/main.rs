@@ -9,6 +9,7 @@ mod client;
 
 mod access;
 mod agents;
+mod answer;
 mod content;
 mod editor;
 mod moments;

@@ -1,4 +1,4 @@
-//! Reads packs, flows, triggers and the certificate again while a process runs.
+//! Reads packs, flows, triggers, the certificate and the file of notifications again while a process runs.
 //!
 //! Packs are read again only here. Flows of the folder are read again at each start of a run, and triggers every few
 //! seconds; a reload also reads them at once, checks the flows, and says what has changed. A server looks at the files
@@ -13,6 +13,7 @@ use std::{
 };
 
 use flowcell_contract::Tenant;
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +39,11 @@ pub struct Reloaded {
     /// The certificate of the server. `None` if the process has none, or cannot use the files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate: Option<CertificateRead>,
-    /// The reasons why packs, flows or the certificate could not be read, as sentences.
+    /// The targets of notifications. `None` if the process has no file of them, or cannot use it; the earlier targets then
+    /// stay in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notifications: Option<NotificationsRead>,
+    /// The reasons why packs, flows, the certificate or the file of notifications could not be read, as sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<String>,
 }
@@ -84,6 +89,18 @@ pub struct CertificateRead {
     pub valid_until: u64,
 }
 
+/// The file of notifications after it was read again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct NotificationsRead {
+    /// The number of targets.
+    pub targets: usize,
+}
+
+/// Reads the file of notifications and its secrets again. The error is a sentence.
+pub type ReadNotifications = Arc<dyn Fn() -> BoxFuture<'static, Result<NotificationsRead, String>> + Send + Sync>;
+
 /// Reads the certificate of a server and its key again. The error is a sentence.
 pub type ReadCertificate = Arc<dyn Fn() -> Result<CertificateRead, String> + Send + Sync>;
 
@@ -112,6 +129,7 @@ pub struct Reloader {
     host: Host,
     served: Option<ServedFlows>,
     read_certificate: Option<ReadCertificate>,
+    read_notifications: Option<ReadNotifications>,
     /// Held during a reload, so that one runs at a time.
     turn: tokio::sync::Mutex<()>,
 }
@@ -135,6 +153,7 @@ impl Reloader {
             host: host.for_tenant(Tenant::local()),
             served: None,
             read_certificate: None,
+            read_notifications: None,
             turn: Default::default(),
         }
     }
@@ -150,6 +169,11 @@ impl Reloader {
     /// Returns a reloader that also reads the certificate of a server.
     pub fn with_certificate(self, read: ReadCertificate) -> Reloader {
         Reloader { read_certificate: Some(read), ..self }
+    }
+
+    /// Returns a reloader that also reads the file of notifications.
+    pub fn with_notifications(self, read: ReadNotifications) -> Reloader {
+        Reloader { read_notifications: Some(read), ..self }
     }
 
     /// Reads everything again. If packs cannot be used, the earlier ones stay in use, and flows
@@ -181,6 +205,12 @@ impl Reloader {
         if let Some(read) = self.read_certificate.clone() {
             match unblocked(move || read()).await {
                 Ok(certificate) => reloaded.certificate = Some(certificate),
+                Err(error) => reloaded.errors.push(error),
+            }
+        }
+        if let Some(read) = &self.read_notifications {
+            match read().await {
+                Ok(notifications) => reloaded.notifications = Some(notifications),
                 Err(error) => reloaded.errors.push(error),
             }
         }

@@ -1,12 +1,17 @@
 //! The operator's file of targets.
 
-use std::{fs::File, io::Read, path::Path, sync::Arc};
+use std::{
+    fs::File,
+    io::Read,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use flowcell_contract::yaml_error;
 use flowcell_services::{mail, webhook::SecretSource};
 use jiff::{Timestamp, tz::TimeZone};
 use serde::Deserialize;
-use url::Url;
+use url::{Host, Url};
 
 use super::message::NoticeKind;
 
@@ -25,7 +30,14 @@ const PAGERDUTY: &str = "https://events.pagerduty.com/v2/enqueue";
 /// The path of alerts at an Alertmanager.
 const ALERTS: &str = "/api/v2/alerts";
 
-/// The file: its targets, and the mail server.
+/// The time in hours for which a link answers a gate, unless the file has another one.
+pub const DEFAULT_LINK_HOURS: u32 = 24;
+/// The longest time in hours for which a link answers a gate.
+pub const MAX_LINK_HOURS: u32 = 168;
+/// Maximum length of the public address of the server.
+const MAX_CONSOLE_BYTES: usize = 256;
+
+/// The file: its targets, the mail server, and the address of the console.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NotifyFile {
@@ -35,6 +47,9 @@ pub struct NotifyFile {
     /// The mail server.
     #[serde(default)]
     pub mail: Option<MailServer>,
+    /// The scheme, name and port by which people reach the console, such as `https://flows.example.com`.
+    #[serde(default)]
+    pub console: Option<String>,
 }
 
 /// A target.
@@ -78,6 +93,12 @@ pub struct TargetSettings {
     /// True if the target gets texts of runs: questions of gates.
     #[serde(default)]
     pub contents: bool,
+    /// True if a message about a gate has a link on which one person may answer it.
+    #[serde(default)]
+    pub answer: bool,
+    /// The time in hours for which a link answers its gate.
+    #[serde(default)]
+    pub answer_hours: Option<u32>,
     /// The number of messages about each tenant in a minute. Further ones are counted.
     #[serde(default)]
     pub per_minute: Option<u32>,
@@ -133,6 +154,9 @@ pub struct MailServer {
     /// The place of the password.
     #[serde(default)]
     pub password_from: Option<String>,
+    /// A file with certificates of private issuers, in PEM.
+    #[serde(default)]
+    pub ca_file: Option<PathBuf>,
     /// The address of the sender.
     pub from: String,
 }
@@ -219,6 +243,9 @@ impl NotifyFile {
         if let Some(mail) = &self.mail {
             mail.check().map_err(|why| format!("`mail`: {why}"))?;
         }
+        if let Some(console) = &self.console {
+            check_console(console).map_err(|why| format!("`console`: {why}"))?;
+        }
         for (index, target) in self.targets.iter().enumerate() {
             let wrong = |why: String| format!("`targets[{index}]` (`{}`): {why}", target.name.escape_debug());
             target.check().map_err(wrong)?;
@@ -227,6 +254,11 @@ impl NotifyFile {
             }
             if target.channel == ChannelKind::Mail && self.mail.is_none() {
                 return Err(wrong("`channel: mail` needs the mail server, in `mail` beside `targets`".to_owned()));
+            }
+            if target.answer && self.console.is_none() {
+                let why = "`answer` needs the public address of this server, in `console` beside `targets`, such as \
+                           `https://flows.example.com`";
+                return Err(wrong(why.to_owned()));
             }
         }
         Ok(())
@@ -268,6 +300,16 @@ impl TargetSettings {
         }
         if self.kinds.iter().flatten().any(|kind| *kind == NoticeKind::LeftOut) {
             return Err("each target gets `left_out`, so `kinds` does not name it".to_owned());
+        }
+        if self.answer && !self.hears_kind(NoticeKind::GateOpened) {
+            return Err("`answer` needs `gate_opened` in `kinds`".to_owned());
+        }
+        match self.answer_hours {
+            Some(_) if !self.answer => return Err("`answerHours` needs `answer: true`".to_owned()),
+            Some(hours) if hours == 0 || hours > MAX_LINK_HOURS => {
+                return Err(format!("`answerHours` is a number from 1 to {MAX_LINK_HOURS}"));
+            }
+            _ => {}
         }
         if self.per_minute.is_some_and(|count| count == 0 || count > MAX_PER_MINUTE) {
             return Err(format!("`perMinute` is a number from 1 to {MAX_PER_MINUTE}"));
@@ -311,12 +353,36 @@ impl TargetSettings {
         self.tenants.as_ref().is_none_or(|tenants| tenants.iter().any(|name| name == tenant))
     }
 
+    /// Returns whether the target gets messages of this kind.
+    pub(super) fn hears_kind(&self, kind: NoticeKind) -> bool {
+        self.kinds.as_ref().is_none_or(|kinds| kinds.contains(&kind))
+    }
+
     /// Returns whether the target gets a message of this kind about a flow of a tenant.
     pub(super) fn hears(&self, kind: NoticeKind, tenant: &str, flow: Option<&str>) -> bool {
         self.hears_tenant(tenant)
-            && self.kinds.as_ref().is_none_or(|kinds| kinds.contains(&kind))
+            && self.hears_kind(kind)
             && self.flows.as_ref().is_none_or(|flows| flow.is_some_and(|flow| flows.iter().any(|name| name == flow)))
     }
+}
+
+/// Checks the public address of the server. Codes of links are sent to it, so only this machine may be without TLS.
+fn check_console(console: &str) -> Result<(), String> {
+    let url = Url::parse(console).map_err(|error| format!("not a URL: {error}"))?;
+    let is_here = match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    };
+    if url.scheme() != "https" && !(url.scheme() == "http" && is_here) {
+        return Err("must begin with `https://`; `http://` is for this machine only".to_owned());
+    }
+    let is_bare = url.username().is_empty() && url.password().is_none() && url.path() == "/";
+    if !is_bare || url.query().is_some() || url.fragment().is_some() || console.len() > MAX_CONSOLE_BYTES {
+        return Err("give the scheme, the name and the port alone, such as `https://flows.example.com`".to_owned());
+    }
+    Ok(())
 }
 
 /// Checks a URL. The error does not repeat it, since it may be a secret.
@@ -344,6 +410,9 @@ impl MailServer {
             }
             (None, None) => {}
             _ => return Err("give `user` and `passwordFrom`, or neither".to_owned()),
+        }
+        if self.tls == TlsMode::None && self.ca_file.is_some() {
+            return Err("`caFile` has no use with `tls: none`; use `startTls` or `tls`".to_owned());
         }
         let is_here = ["127.0.0.1", "::1", "localhost"].contains(&self.server.as_str());
         if self.tls == TlsMode::None && self.user.is_some() && !is_here {

@@ -51,6 +51,12 @@ pub(super) fn standard(message: &Message, contents: bool) -> Value {
             body[name] = json!(value);
         }
     }
+    if let Some(link) = &message.link {
+        body["link"] = json!(link.url);
+        if let Some(ends) = link.ends {
+            body["linkEnds"] = json!(time(ends));
+        }
+    }
     body
 }
 
@@ -58,12 +64,15 @@ pub(super) fn standard(message: &Message, contents: bool) -> Value {
 pub(super) fn plain(message: &Message, contents: bool) -> String {
     let mut lines: Vec<String> =
         message.lines(contents).into_iter().map(|(label, value)| format!("{label}: {value}")).collect();
+    if let Some(link) = &message.link {
+        lines.push(format!("{}: {}", link.label(), link.url));
+    }
     lines.push(format!("Time: {}", time(message.at)));
     lines.push(format!("Id: {}", message.id));
     format!("{}\n\n{}\n", message.title(), lines.join("\n"))
 }
 
-/// Returns a message for an incoming webhook of Slack. Its blocks are of the type `plain_text`, which has no markup. Slack
+/// Returns a message for an incoming webhook of Slack. Its texts are of the type `plain_text`, which has no markup. Slack
 /// shows `text` in previews, where `<`, `>` and `&` would begin mentions and links.
 fn slack(message: &Message, contents: bool) -> Value {
     let plain =
@@ -73,6 +82,11 @@ fn slack(message: &Message, contents: bool) -> Value {
     let mut blocks = vec![plain(message.title())];
     if !lines.is_empty() {
         blocks.push(plain(lines.join("\n")));
+    }
+    if let Some(link) = &message.link {
+        // The only markup. It has no text of a tenant: the code of a link is Base64.
+        let markup = format!("<{}|{}>", escape_slack(&link.url), escape_slack(&link.label()));
+        blocks.push(json!({ "type": "section", "text": { "type": "mrkdwn", "text": markup, "verbatim": true } }));
     }
     json!({
         "text": escape_slack(&message.title()),
@@ -98,25 +112,24 @@ fn teams(message: &Message, contents: bool) -> Value {
     let mut blocks = vec![run(message.title(), "Bolder")];
     let lines = message.lines(contents).into_iter();
     blocks.extend(lines.map(|(label, value)| run(format!("{label}: {value}"), "Default")));
-    json!({
-        "type": "message",
-        "attachments": [{
-            "contentType": "application/vnd.microsoft.card.adaptive",
-            "content": {
-                "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
-                "type": "AdaptiveCard",
-                "version": "1.4",
-                "body": blocks,
-            },
-        }],
-    })
+    let mut content = json!({
+        "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
+        "type": "AdaptiveCard",
+        "version": "1.4",
+        "body": blocks,
+    });
+    if let Some(link) = &message.link {
+        content["actions"] = json!([{ "type": "Action.OpenUrl", "title": link.label(), "url": link.url }]);
+    }
+    let attachment = json!({ "contentType": "application/vnd.microsoft.card.adaptive", "content": content });
+    json!({ "type": "message", "attachments": [attachment] })
 }
 
 /// Returns an event for PagerDuty. A message about the end of a trouble resolves the incident of its begin.
 fn pagerduty(message: &Message, contents: bool, key: &str) -> Value {
     let action = if message.resolves.is_some() { "resolve" } else { "trigger" };
     let summary: String = message.title().chars().take(MAX_SUMMARY_CHARS).collect();
-    json!({
+    let mut event = json!({
         "routing_key": key,
         "event_action": action,
         "dedup_key": message.resolves.as_ref().unwrap_or(&message.id),
@@ -128,7 +141,11 @@ fn pagerduty(message: &Message, contents: bool, key: &str) -> Value {
             "class": message.kind.name(),
             "custom_details": standard(message, contents),
         },
-    })
+    });
+    if let Some(link) = &message.link {
+        event["links"] = json!([{ "href": link.url, "text": link.label() }]);
+    }
+    event
 }
 
 /// Returns an alert for an Alertmanager. Alerts with the same labels are one alert, so the id is a label.
@@ -149,10 +166,15 @@ fn alert(message: &Message, contents: bool, now: u64) -> Value {
     let lines: Vec<String> =
         message.lines(contents).into_iter().map(|(label, value)| format!("{label}: {value}")).collect();
     let ends = if message.resolves.is_some() { message.at } else { now.saturating_add(ALERT_MS) };
-    json!({
+    let mut alert = json!({
         "labels": labels,
         "annotations": { "summary": message.title(), "description": lines.join("\n") },
         "startsAt": time(message.at.min(ends)),
         "endsAt": time(ends),
-    })
+    });
+    if let Some(link) = &message.link {
+        alert["generatorURL"] = json!(link.url);
+        alert["annotations"]["link"] = json!(link.url);
+    }
+    alert
 }

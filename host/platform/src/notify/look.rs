@@ -14,11 +14,6 @@ use super::{
 };
 use crate::Host;
 
-/// Returns whether a target names a kind.
-pub(super) fn wants(settings: &TargetSettings, kind: NoticeKind) -> bool {
-    settings.kinds.as_ref().is_none_or(|kinds| kinds.contains(&kind))
-}
-
 /// Looks at the runs of a tenant, and at its quotas and tokens. Queues the messages.
 pub(super) fn look_at_runs(
     shared: &Shared,
@@ -31,7 +26,7 @@ pub(super) fn look_at_runs(
     let (tenant, now) = (host.tenant(), host.now());
     progress.set_clock(now);
     let hears_waits =
-        |of: &TargetSettings| [CrashLoop, GateOpened, Restored, RunBlocked].iter().any(|kind| wants(of, *kind));
+        |of: &TargetSettings| [CrashLoop, GateOpened, Restored, RunBlocked].iter().any(|kind| of.hears_kind(*kind));
     let waits = shared.any_hears(tenant, hears_waits);
     let contents = shared.any_hears(tenant, |of| of.contents);
     let mut look = Look {
@@ -54,7 +49,7 @@ pub(super) fn look_at_runs(
         shared.queue(tenant, &message, now);
     }
     if again {
-        if shared.any_hears(tenant, |of| wants(of, NoticeKind::Quota)) {
+        if shared.any_hears(tenant, |of| of.hears_kind(NoticeKind::Quota)) {
             match watch::quotas(host, progress, now) {
                 Ok(found) => found.iter().for_each(|message| shared.queue(tenant, message, now)),
                 // Such as a damaged policy. It must not hold up the messages about tokens.

@@ -2,8 +2,11 @@
 
 use std::time::Instant;
 
+use flowcell_contract::RunId;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+
+use crate::shape::time;
 
 /// Maximum characters of a name in a message, such as that of a flow.
 pub const MAX_NAME_CHARS: usize = 120;
@@ -84,6 +87,36 @@ impl NoticeKind {
     }
 }
 
+/// The open question of a gate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Question {
+    /// The whole address of the gate in its run.
+    pub address: String,
+    /// The digest of the question.
+    pub digest: String,
+    /// The time at which it was asked, in milliseconds since 1970.
+    pub since: u64,
+}
+
+/// A link for people.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Link {
+    /// The URL.
+    pub url: String,
+    /// The time at which the link to a gate ends, in milliseconds since 1970. `None`: the link is to the page of the run.
+    pub ends: Option<u64>,
+}
+
+impl Link {
+    /// Returns the words of the link.
+    pub(super) fn label(&self) -> String {
+        match self.ends {
+            Some(ends) => format!("Answer until {}", time(ends)),
+            None => "Open the run".to_owned(),
+        }
+    }
+}
+
 /// A message. Names and texts are cut, and have no control characters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -117,6 +150,15 @@ pub struct Message {
     /// A text of the run, such as the question of a gate. Only targets with `contents: true` get it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
+    /// The whole id of the run, for links.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<RunId>,
+    /// The open question of a gate, for links. Only targets with `answer: true` get it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<Question>,
+    /// The link of this attempt. It is in no document, since a link to a gate is a secret.
+    #[serde(skip)]
+    pub link: Option<Link>,
     /// The id of the message whose trouble is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolves: Option<String>,
@@ -147,6 +189,9 @@ impl Message {
             code: None,
             about: String::new(),
             text: None,
+            run_id: None,
+            question: None,
+            link: None,
             resolves: None,
             attempts: 0,
             refusals: 0,

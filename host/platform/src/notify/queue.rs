@@ -97,11 +97,13 @@ impl Queue {
             NoticeKind::LeftOut => target.hears_tenant(&message.tenant),
             kind => target.hears(kind, &message.tenant, message.flow.as_deref()),
         });
+        if !target.answer {
+            self.messages.iter_mut().for_each(|message| message.question = None);
+        }
         if !target.contents {
             self.messages.iter_mut().for_each(|message| message.text = None);
         }
-        let kinds = target.kinds.as_ref();
-        let hears = |kind: &NoticeKind| target.hears_tenant(tenant) && kinds.is_none_or(|kinds| kinds.contains(kind));
+        let hears = |kind: &NoticeKind| target.hears_tenant(tenant) && target.hears_kind(*kind);
         self.left_out.retain(|kind, _| hears(kind));
         known - self.len()
     }
@@ -120,6 +122,27 @@ impl Queue {
 /// The queues of a tenant, by the names of the targets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct TenantQueues(pub(super) BTreeMap<String, Queue>);
+
+impl TenantQueues {
+    /// Drops the waiting messages that the targets of the file do not hear any more. Returns the names of their targets,
+    /// with the numbers of the messages.
+    pub(super) fn drop_unheard<'a>(
+        &mut self,
+        tenant: &Tenant,
+        targets: impl Iterator<Item = &'a TargetSettings> + Clone,
+    ) -> Vec<(String, u64)> {
+        let mut dropped = Vec::new();
+        self.0.retain(|name, queue| {
+            let target = targets.clone().find(|target| target.name == *name);
+            let count = target.map_or(queue.len(), |target| queue.keep_heard(tenant.as_str(), target));
+            if count > 0 {
+                dropped.push((name.clone(), count));
+            }
+            target.is_some()
+        });
+        dropped
+    }
+}
 
 /// The queues of all tenants, and the signal to the senders.
 #[derive(Default)]
@@ -152,6 +175,24 @@ impl Queues {
     pub(super) fn insert(&self, tenant: &Tenant, queues: TenantQueues) {
         self.tenants.lock().insert(tenant.clone(), queues);
         self.arrived.notify_waiters();
+    }
+
+    /// Drops the waiting messages that the targets of the file do not hear any more. Returns their tenants and targets, with
+    /// their numbers.
+    pub(super) fn drop_unheard<'a>(
+        &self,
+        targets: impl Iterator<Item = &'a TargetSettings> + Clone,
+    ) -> Vec<(Tenant, String, u64)> {
+        let mut dropped = Vec::new();
+        for (tenant, queues) in self.tenants.lock().iter_mut() {
+            let before = queues.clone();
+            let of_tenant = queues.drop_unheard(tenant, targets.clone()).into_iter();
+            dropped.extend(of_tenant.map(|(target, count)| (tenant.clone(), target, count)));
+            if *queues != before {
+                self.changed.lock().insert(tenant.clone());
+            }
+        }
+        dropped
     }
 
     /// Removes the queues of a tenant. Returns the number of messages in them.

@@ -10,7 +10,7 @@ use std::{
 use flowcell_contract::{RunId, Tenant};
 use serde::{Deserialize, Serialize};
 
-use super::{config::TargetSettings, queue::TenantQueues};
+use super::queue::TenantQueues;
 use crate::{
     Host,
     operate::{
@@ -227,23 +227,4 @@ impl Lease {
         let Some((_, version)) = found.filter(|(lease, _)| lease.holder == self.holder) else { return Ok(()) };
         documents.put(KIND, LEASE_KEY, Some(&LeaseDocument { holder: String::new() }), version).map(drop)
     }
-}
-
-/// Drops the waiting messages that the targets of the file do not hear any more. Returns the names of their targets, with
-/// the numbers of the messages.
-pub(super) fn drop_unheard<'a>(
-    queues: &mut TenantQueues,
-    tenant: &Tenant,
-    targets: impl Iterator<Item = &'a TargetSettings> + Clone,
-) -> Vec<(String, u64)> {
-    let mut dropped = Vec::new();
-    queues.0.retain(|name, queue| {
-        let target = targets.clone().find(|target| target.name == *name);
-        let count = target.map_or(queue.len(), |target| queue.keep_heard(tenant.as_str(), target));
-        if count > 0 {
-            dropped.push((name.clone(), count));
-        }
-        target.is_some()
-    });
-    dropped
 }

@@ -20,7 +20,7 @@ use flowcell_runtime::{
 use serde_json::Value;
 
 use super::{
-    message::{MAX_TEXT_CHARS, Message, NoticeKind, cut, message_id, name},
+    message::{MAX_TEXT_CHARS, Message, NoticeKind, Question, cut, message_id, name},
     record::{Progress, SecondLook},
 };
 use crate::{
@@ -144,6 +144,7 @@ impl Look<'_> {
     fn new_message(&self, kind: NoticeKind, row: &RunRow, place: &[&str], at: u64) -> Message {
         let tenant = self.host.tenant();
         let mut message = Message::new(kind, tenant.as_str(), Some(row.run_id.as_str()), place, at);
+        message.run_id = Some(row.run_id.clone());
         message.flow = Some(name(&row.flow));
         message
     }
@@ -225,6 +226,13 @@ impl Look<'_> {
         let mut message = self.new_message(kind, row, &[address, &at.to_string()], at);
         message.address = Some(address).filter(|address| !address.is_empty()).map(name);
         message.code = text("reason").map(name);
+        message.question = match (WaitKind::of(wait), text("digest")) {
+            // The approval of a call is left to persons whom a token names.
+            (WaitKind::Gate, Some(digest)) => {
+                Some(Question { address: address.to_owned(), digest: digest.to_owned(), since: at })
+            }
+            _ => None,
+        };
         let words = if kind == NoticeKind::GateOpened { text("prompt") } else { text("message") };
         message.text = words.filter(|_| self.contents).map(|words| cut(words, MAX_TEXT_CHARS));
         Some(message)

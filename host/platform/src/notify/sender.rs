@@ -13,7 +13,9 @@ use parking_lot::Mutex;
 
 use super::{
     config::{DEFAULT_PER_MINUTE, TargetSettings},
+    link::link_of,
     message::Message,
+    present::Present,
     queue::{Queues, Wanted},
     target::{SendError, Target},
     watch::{self, StoreWatch},
@@ -36,7 +38,7 @@ const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 /// The state that the tasks share.
 pub(super) struct Shared {
     pub(super) host: Host,
-    pub(super) targets: Vec<Arc<Target>>,
+    pub(super) present: Present,
     pub(super) queues: Queues,
     /// The time until which this process may send the messages of the store. `None`: always, since it owns the store.
     pub(super) may_send_until: Mutex<Option<Instant>>,
@@ -53,22 +55,28 @@ impl Shared {
         self.may_send_until.lock().is_none_or(|until| Instant::now() < until)
     }
 
-    /// Waits for a time, or until the senders have to stop.
-    async fn pause(&self, time: Duration) {
+    /// Returns whether the sender of a target has to stop.
+    fn has_to_stop(&self, target: &Target) -> bool {
+        self.is_stopping.load(Ordering::Acquire) || target.is_replaced.load(Ordering::Acquire)
+    }
+
+    /// Waits for a time, or until the sender of the target has to stop.
+    async fn pause(&self, target: &Target, time: Duration) {
         let until = Instant::now() + time;
-        while Instant::now() < until && !self.is_stopping.load(Ordering::Acquire) {
+        while Instant::now() < until && !self.has_to_stop(target) {
             tokio::time::sleep(IDLE.min(until.saturating_duration_since(Instant::now()))).await;
         }
     }
 
     /// Queues a message for each target that hears it. `place` is the tenant whose document has it.
     pub(super) fn queue(&self, place: &Tenant, message: &Message, now: u64) {
-        for target in &self.targets {
+        for target in &self.present.get().targets {
             let settings = &target.settings;
             if settings.hears(message.kind, &message.tenant, message.flow.as_deref()) {
                 let per_minute = settings.per_minute.unwrap_or(DEFAULT_PER_MINUTE);
                 let text = message.text.clone().filter(|_| settings.contents);
-                let message = Message { text, ..message.clone() };
+                let question = message.question.clone().filter(|_| settings.answer);
+                let message = Message { text, question, ..message.clone() };
                 if !self.queues.push(place, target.name(), message, per_minute, now) {
                     self.host.metrics().count_notices(target.name(), NoticeOutcome::LeftOut, 1);
                 }
@@ -77,7 +85,11 @@ impl Shared {
     }
 
     pub(super) fn any_hears(&self, tenant: &Tenant, test: impl Fn(&TargetSettings) -> bool) -> bool {
-        self.targets.iter().any(|target| target.settings.hears_tenant(tenant.as_str()) && test(&target.settings))
+        self.present
+            .get()
+            .targets
+            .iter()
+            .any(|target| target.settings.hears_tenant(tenant.as_str()) && test(&target.settings))
     }
 }
 
@@ -99,7 +111,7 @@ pub(super) async fn watch_store(shared: Arc<Shared>, process: String) {
 pub(super) async fn send_all(shared: Arc<Shared>, target: Arc<Target>) {
     let (mut last, mut failures) = (shared.process.clone(), 0_u32);
     let metrics = shared.host.metrics();
-    while !shared.is_stopping.load(Ordering::Acquire) {
+    while !shared.has_to_stop(&target) {
         let now = shared.host.now();
         let wanted = Wanted {
             target: target.name(),
@@ -114,7 +126,8 @@ pub(super) async fn send_all(shared: Arc<Shared>, target: Arc<Target>) {
             continue;
         };
         last = tenant.clone();
-        match target.send(&message, now).await {
+        let sent = with_link(&shared, &target, (&tenant, &message), now).await;
+        match target.send(&sent, now).await {
             Ok(()) => {
                 failures = 0;
                 metrics.count_notices(target.name(), NoticeOutcome::Sent, 1);
@@ -125,11 +138,46 @@ pub(super) async fn send_all(shared: Arc<Shared>, target: Arc<Target>) {
                     failures = failures.saturating_add(1);
                 }
                 if let Some(pause) = note_failure(&shared, &target, (&tenant, &message), &error, failures) {
-                    shared.pause(pause).await;
+                    shared.pause(&target, pause).await;
                 }
             }
         }
     }
+}
+
+/// Returns a message with its link. If it cannot have one, the message says so.
+async fn with_link(
+    shared: &Arc<Shared>,
+    target: &Arc<Target>,
+    (tenant, message): (&Tenant, &Message),
+    now: u64,
+) -> Message {
+    let opened = shared.present.get();
+    if opened.console.is_none() || message.run_id.is_none() {
+        return message.clone();
+    }
+    let (shared, target, tenant, message) = (shared.clone(), target.clone(), tenant.clone(), message.clone());
+    let id = message.id.clone();
+    let bare = message.clone();
+    let linked = tokio::task::spawn_blocking(move || {
+        let mut message = message;
+        match link_of(&shared.host, &opened, &target, (&tenant, &message), now) {
+            Ok(link) => message.link = link,
+            Err(error) => {
+                if message.attempts == 0 {
+                    let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+                    let cause = cause.unwrap_or_default();
+                    tracing::warn!("the notification `{}` has no link to answer: {error}{cause}", message.id);
+                }
+                message.about = format!("no link to answer: {error}");
+            }
+        }
+        message
+    });
+    linked.await.unwrap_or_else(|error| {
+        tracing::error!("the notification `{id}` has no link: {error}");
+        bare
+    })
 }
 
 /// Notes a failed attempt. Gives up what is too old. Returns the time for which the target gets no messages.

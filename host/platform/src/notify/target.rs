@@ -1,6 +1,12 @@
 //! Sends a message to a target.
 
-use std::time::Duration;
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    path::Path,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use flowcell_services::{
@@ -8,6 +14,7 @@ use flowcell_services::{
     program::run_with_input,
     webhook::{SecretSource, SigningKey, Webhook},
 };
+use url::Url;
 use zeroize::Zeroizing;
 
 use super::{
@@ -15,8 +22,10 @@ use super::{
     format,
     message::Message,
 };
-use crate::{Host, host::outside::operator_webhook};
+use crate::{Host, host::outside::operator_webhook, operate::vault::signing};
 
+/// Maximum size of a file of certificates.
+const MAX_ISSUERS_BYTES: u64 = 1024 * 1024;
 /// Time limit of a program.
 pub(super) const PROGRAM_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -24,6 +33,8 @@ pub(super) const PROGRAM_TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) struct Target {
     pub(super) settings: TargetSettings,
     pub(super) quiet: Option<Quiet>,
+    /// True once another file is in force. The sender then stops.
+    pub(super) is_replaced: AtomicBool,
     way: Way,
 }
 
@@ -45,8 +56,29 @@ pub(super) struct SendError {
     pub(super) wait: Option<Duration>,
 }
 
+/// A file with its secrets.
+#[derive(Default)]
+pub(super) struct Opened {
+    pub(super) targets: Vec<Arc<Target>>,
+    /// The scheme, name and port of the console, without a `/` at the end.
+    pub(super) console: Option<String>,
+}
+
+impl Opened {
+    /// Reads the secrets of a file. Connects to no target.
+    pub(super) async fn new(host: &Host, file: &NotifyFile) -> Result<Opened, String> {
+        if file.targets.iter().any(|target| target.answer) {
+            signing::check(host.vault()).map_err(|error| format!("`answer`: cannot sign links: {error}"))?;
+        }
+        let targets = open_all(host, file).await?.into_iter().map(Arc::new).collect();
+        let origin = |console: &String| Url::parse(console).map(|url| url.origin().ascii_serialization());
+        let console = file.console.as_ref().map(origin).transpose().map_err(|error| error.to_string())?;
+        Ok(Opened { targets, console })
+    }
+}
+
 /// Opens the targets of a file: reads their secrets, and connects to none. The error has the name of the target.
-pub(super) async fn open_all(host: &Host, file: &NotifyFile) -> Result<Vec<Target>, String> {
+async fn open_all(host: &Host, file: &NotifyFile) -> Result<Vec<Target>, String> {
     let mut targets = Vec::new();
     let mailer = match &file.mail {
         Some(server) => Some(open_mailer(server).await.map_err(|why| format!("`mail`: {why}"))?),
@@ -62,7 +94,7 @@ pub(super) async fn open_all(host: &Host, file: &NotifyFile) -> Result<Vec<Targe
         };
         let way = way.map_err(|why| format!("the target `{}`: {why}", settings.name))?;
         let quiet = settings.quiet.as_ref().map(|quiet| quiet.parse()).transpose()?;
-        targets.push(Target { settings: settings.clone(), quiet, way });
+        targets.push(Target { settings: settings.clone(), quiet, is_replaced: AtomicBool::new(false), way });
     }
     Ok(targets)
 }
@@ -91,10 +123,30 @@ async fn open_webhook(host: &Host, settings: &TargetSettings) -> Result<Way, Str
     Ok(Way::Webhook { hook: Box::new(hook.map_err(|failure| failure.message.to_string())?), key })
 }
 
+/// Reads a file of certificates, of a bounded size.
+async fn read_issuers(file: &Path) -> Result<Vec<u8>, String> {
+    let file = file.to_owned();
+    let read = move || {
+        let mut pem = Vec::new();
+        File::open(file)?.take(MAX_ISSUERS_BYTES + 1).read_to_end(&mut pem)?;
+        Ok(pem)
+    };
+    let read: io::Result<Vec<u8>> = tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())?;
+    let pem = read.map_err(|error| error.to_string())?;
+    match pem.len() as u64 > MAX_ISSUERS_BYTES {
+        true => Err(format!("the file is larger than {} KiB", MAX_ISSUERS_BYTES >> 10)),
+        false => Ok(pem),
+    }
+}
+
 async fn open_mailer(server: &MailServer) -> Result<Mailer, String> {
     let login = match (&server.user, &server.password_from) {
         (Some(user), Some(place)) => Some((user.clone(), read_secret(place).await?)),
         _ => None,
+    };
+    let issuers = match &server.ca_file {
+        Some(file) => Some(read_issuers(file).await.map_err(|why| format!("`caFile` {}: {why}", file.display()))?),
+        None => None,
     };
     Mailer::new(MailSettings {
         server: server.server.clone(),
@@ -105,6 +157,7 @@ async fn open_mailer(server: &MailServer) -> Result<Mailer, String> {
             TlsMode::None => MailTls::Plain,
         },
         login,
+        issuers,
         from: server.from.clone(),
     })
 }

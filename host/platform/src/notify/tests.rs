@@ -14,7 +14,7 @@ use super::{
     format::{body, plain},
     message::{MAX_NAME_CHARS, Message, NoticeKind, cut, message_id, name},
     queue::{MAX_WAITING, Queues, Wanted},
-    record::{LEASE, Lease, MAX_REPORTED, MAX_SEEN, OVERLAP_MS, Progress, drop_unheard},
+    record::{LEASE, Lease, MAX_REPORTED, MAX_SEEN, OVERLAP_MS, Progress},
     scan::Look,
     sender::{FIRST_WAIT, wait_after},
     watch::StoreWatch,
@@ -383,7 +383,7 @@ fn waiting_messages_that_a_target_does_not_hear_any_more_are_dropped() {
         let text = format!("targets: [{{ name: ops, channel: program, command: [a]{rest} }}]");
         let file = NotifyFile::parse(&text).unwrap();
         let mut kept = queues.of(&acme);
-        (drop_unheard(&mut kept, &acme, file.targets.iter()), serde_json::to_string(&kept).unwrap())
+        (kept.drop_unheard(&acme, file.targets.iter()), serde_json::to_string(&kept).unwrap())
     };
     let (gone, kept) = dropped(", contents: true");
     assert_eq!(gone, [("gone".to_owned(), 1)]);

@@ -1,7 +1,6 @@
-//! The main task of a process: it looks for messages and writes documents.
+//! The main task of a process: it looks for messages, starts the senders, and takes files that were read again.
 
 use std::{
-    collections::{HashMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -10,24 +9,21 @@ use std::{
 };
 
 use flowcell_contract::Tenant;
-use flowcell_runtime::ports::{MaybeStoreError, StoreError};
 use parking_lot::Mutex;
-use tokio::task::JoinSet;
+use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
     config::NotifyFile,
-    look::{look_at_runs, wants},
-    message::{Message, NoticeKind},
+    looker::Looker,
+    present::{Change, Notifications, Present},
     queue::Queues,
-    record::{self, Lease, MAX_AGE_MS, Progress, StoredTenant},
     sender::{Shared, send_all, watch_store},
-    target::open_all,
+    target::Opened,
     watch,
 };
 use crate::{
     Host,
-    operate::{documents::DocumentError, identity::Identify, policy::OPERATORS},
-    shape::time,
+    operate::{identity::Identify, policy::OPERATORS},
 };
 
 /// Minimum time between two looks.
@@ -36,14 +32,8 @@ pub const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const REST_FACTOR: u32 = 19;
 /// Maximum time between two looks.
 const MAX_REST: Duration = Duration::from_secs(5);
-/// The time after which a look that goes on renews the lease.
-const RENEW_INTERVAL: Duration = Duration::from_secs(3);
 /// Minimum time between two writes of documents after messages were sent.
 const MIN_REST: Duration = Duration::from_millis(50);
-/// Time between two looks at the runs of the last minute, at quotas and at tokens.
-pub const SECOND_LOOK_INTERVAL: Duration = Duration::from_secs(30);
-/// The time in milliseconds that passes at most until a document says that a tenant was looked at.
-const MAX_UNSTORED_MS: u64 = 600_000;
 /// The time for messages that are under way when the process stops.
 pub const STOP_TIME: Duration = Duration::from_secs(3);
 
@@ -52,105 +42,57 @@ pub struct Notifier {
     shared: Arc<Shared>,
     looker: Looker,
     id: String,
-}
-
-/// Looks for messages.
-struct Looker {
-    identity: Arc<dyn Identify>,
-    lease: Lease,
-    tenants: HashMap<Tenant, Known>,
-    /// The tenant at which the next look begins, if the last one was not finished.
-    start: Option<Tenant>,
-    /// The time from which the events of a new tenant count, in milliseconds since 1970.
-    floor: u64,
-    /// True until the first look has succeeded.
-    is_first: bool,
-    /// The number of tenants that had no document.
-    new_tenants: u64,
-    next_second: Instant,
-    /// Sent messages about the operators' tokens and about triggers.
-    own: Progress,
-    /// The error of the tokens in the log.
-    token_error: Option<String>,
-    /// The tenants whose runs cannot be read, with the errors in the log.
-    failures: HashMap<Tenant, String>,
-}
-
-/// A tenant whose document was read.
-struct Known {
-    progress: Progress,
-    /// 0: there is no document yet.
-    version: u64,
-    /// `Progress::time` and `Progress::complete` in the document.
-    stored: [u64; 2],
-}
-
-impl Known {
-    /// Returns whether the document has to be written. If only the place in the list of runs has moved, and not by much,
-    /// the next process reads those runs again.
-    fn is_worth_storing(&self, before: &Progress) -> bool {
-        let after = &self.progress;
-        self.version == 0
-            || before.floor != after.floor
-            || before.once != after.once
-            || after.seen.keys().any(|key| !before.seen.contains_key(key))
-            || after.reported.iter().any(|(run, waits)| before.reported.get(run) != Some(waits))
-            || after.time.abs_diff(self.stored[0]) > record::OVERLAP_MS / 2
-            || after.complete.abs_diff(self.stored[1]) > MAX_UNSTORED_MS
-    }
+    control: Notifications,
+    changes: mpsc::Receiver<Change>,
 }
 
 impl Notifier {
     /// Opens the targets of a file: reads their secrets, and connects to none. The error is a sentence.
     pub async fn open(host: &Host, identity: Arc<dyn Identify>, file: &NotifyFile) -> Result<Notifier, String> {
-        let targets: Vec<_> = open_all(host, file).await?.into_iter().map(Arc::new).collect();
+        let present = Present::new(Opened::new(host, file).await?);
         let (process, id) = (Tenant::from(OPERATORS), watch::process_id());
         let shared = host.shared().is_some();
         let shared = Shared {
             host: host.clone(),
-            targets,
+            present: present.clone(),
             queues: Queues::default(),
             may_send_until: Mutex::new(shared.then(Instant::now)),
             has_failed: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
             process,
         };
-        let looker = Looker {
-            identity,
-            lease: Lease::new(id.clone()),
-            tenants: HashMap::new(),
-            start: None,
-            floor: host.now(),
-            is_first: true,
-            new_tenants: 0,
-            next_second: Instant::now(),
-            own: Progress::default(),
-            token_error: None,
-            failures: HashMap::new(),
-        };
-        Ok(Notifier { shared: Arc::new(shared), looker, id })
+        // One change at a time.
+        let (change, changes) = mpsc::channel(1);
+        let (host, path) = (host.clone(), None);
+        let control = Notifications { host, identity: identity.clone(), present, changes: change, path };
+        let looker = Looker::new(identity, id.clone(), control.host.now());
+        Ok(Notifier { shared: Arc::new(shared), looker, id, control, changes })
+    }
+
+    /// Returns what a server needs of the notifications: it opens links, and reads the file again.
+    pub fn control(&self) -> Notifications {
+        self.control.clone()
     }
 
     /// Sends messages until `stop` is ready. Then it waits a short time for the messages that are under way, and records
     /// those that were sent.
     pub async fn attend(self, stop: impl Future<Output = ()>) {
-        let Notifier { shared, mut looker, id } = self;
-        if shared.targets.is_empty() {
-            return;
-        }
-        let mut senders = JoinSet::new();
-        for target in &shared.targets {
-            senders.spawn(send_all(shared.clone(), target.clone()));
-        }
+        let Notifier { shared, mut looker, id, control, mut changes } = self;
+        // So that the channel of changes ends with the last server.
+        drop(control);
+        let mut senders = begin_senders(&shared);
         let mut watching = JoinSet::new();
         watching.spawn(watch_store(shared.clone(), id));
         let (mut stop, mut is_last, mut next_look) = (std::pin::pin!(stop), false, Instant::now());
+        let mut next_change = None;
         loop {
             let looking = shared.clone();
             let began = Instant::now();
             let is_look = !is_last && began >= next_look;
+            let change = next_change.take();
             let looked = tokio::task::spawn_blocking(move || {
                 match () {
+                    () if change.is_some() => looker.adopt(&looking, change),
                     () if is_look => looker.look(&looking),
                     () if is_last => looker.end(&looking),
                     () => looker.record_sent(&looking),
@@ -168,6 +110,9 @@ impl Notifier {
             if is_last {
                 return;
             }
+            if senders.is_empty() {
+                senders = begin_senders(&shared);
+            }
             let took = began.elapsed();
             if is_look {
                 next_look = Instant::now() + LOOK_INTERVAL.max(took * REST_FACTOR).min(MAX_REST);
@@ -179,300 +124,30 @@ impl Notifier {
             };
             tokio::select! {
                 _ = tokio::time::timeout(rest, has_sent) => {}
+                Some(change) = changes.recv() => {
+                    shared.present.get().targets.iter().for_each(|target| target.is_replaced.store(true, Ordering::Release));
+                    end_senders(&shared, &mut senders).await;
+                    next_change = Some(change);
+                }
                 () = &mut stop => {
                     is_last = true;
                     shared.is_stopping.store(true, Ordering::Release);
-                    shared.queues.arrived.notify_waiters();
-                    _ = tokio::time::timeout(STOP_TIME, async { while senders.join_next().await.is_some() {} }).await;
+                    end_senders(&shared, &mut senders).await;
                 }
             }
         }
     }
 }
 
-impl Looker {
-    /// Looks once. Errors are in the log.
-    fn look(&mut self, shared: &Shared) {
-        let looked = self.try_look(shared);
-        count_waiting(shared);
-        if let Err(error) = &looked
-            && !shared.has_failed.load(Ordering::Acquire)
-        {
-            error.warn("cannot look for notifications; the look is repeated");
-        }
-        shared.has_failed.store(looked.is_err(), Ordering::Release);
-    }
-
-    fn try_look(&mut self, shared: &Shared) -> Result<(), StoreError> {
-        let began = shared.host.now();
-        for (message, key, until) in watch::refusals(&shared.host, began) {
-            if self.own.tell_once(key, until) {
-                shared.queue(&shared.process, &message, began);
-            }
-        }
-        self.own.prune(began);
-        shared.queues.close_windows(&shared.process, began);
-        if !self.take_lease(shared)? {
-            return Ok(());
-        }
-        let again = Instant::now() >= self.next_second;
-        let tokens = if again { self.tokens(shared, began)? } else { HashMap::new() };
-        let mut tenants = self.identity.tenants();
-        if self.is_first {
-            warn_of_unknown_tenants(shared, &tenants);
-        }
-        self.forget_others(shared, &tenants);
-        tenants.retain(|tenant| shared.any_hears(tenant, |_| true));
-        tenants.sort();
-        // Each tenant has its turn, although looks are cut off.
-        if let Some(start) = self.start.take() {
-            let first = tenants.partition_point(|tenant| *tenant < start);
-            tenants.rotate_left(first);
-        }
-        let (mut last_error, mut is_readable, mut renewed) = (None, false, Instant::now());
-        for tenant in tenants {
-            if renewed.elapsed() >= RENEW_INTERVAL {
-                renewed = Instant::now();
-                if !self.take_lease(shared)? {
-                    return Ok(());
-                }
-            }
-            // After an error, the next look begins here. A look that ends here has not seen each tenant.
-            self.start = Some(tenant.clone());
-            if !shared.may_send() {
-                return Ok(());
-            }
-            let tokens = tokens.get(&tenant).map(Vec::as_slice).unwrap_or_default();
-            match self.look_at_tenant(shared, &tenant, again, tokens) {
-                Ok(()) => {
-                    is_readable = true;
-                    self.failures.remove(&tenant);
-                }
-                Err(error) if error.is_from_outage() => return Err(error.to_store_error()),
-                Err(error) => {
-                    let text = error.to_string();
-                    if self.failures.get(&tenant) != Some(&text) {
-                        error.warn(format_args!("cannot look for notifications about `{tenant}`"));
-                        self.failures.insert(tenant.clone(), text);
-                    }
-                    last_error = Some(error);
-                }
-            }
-        }
-        self.start = None;
-        // Otherwise the tenants that fail have trouble, and not the store.
-        if let Some(error) = last_error.filter(|_| !is_readable) {
-            return Err(error.to_store_error());
-        }
-        if again {
-            self.next_second = Instant::now() + SECOND_LOOK_INTERVAL;
-        }
-        if self.is_first && self.new_tenants > 0 {
-            tracing::warn!(
-                "notifications about {} tenants begin now; earlier events are not reported",
-                self.new_tenants
-            );
-        }
-        (self.floor, self.is_first) = (began, false);
-        Ok(())
-    }
-
-    /// Takes or renews the lease of a shared store. Returns false if another process sends the messages.
-    fn take_lease(&mut self, shared: &Shared) -> Result<bool, StoreError> {
-        if shared.host.shared().is_none() {
-            return Ok(true);
-        }
-        let until = self.lease.take(&shared.host, Instant::now())?;
-        match until {
-            Some(_) => *shared.may_send_until.lock() = until,
-            None => self.stand_by(shared),
-        }
-        Ok(until.is_some())
-    }
-
-    /// Writes the documents of the tenants whose messages were sent. Errors are in the log, and the next look repeats it. A
-    /// document that another process has written stays as it is.
-    fn record_sent(&mut self, shared: &Shared) {
-        for tenant in shared.queues.changed() {
-            let Some(known) = self.tenants.remove(&tenant) else { continue };
-            let host = shared.host.for_tenant(tenant);
-            shared.queues.take_changed(host.tenant());
-            if let Err(error) = self.store(shared, &host, known) {
-                if !shared.has_failed.swap(true, Ordering::AcqRel) {
-                    error.warn("cannot record the notifications that were sent");
-                }
-                break;
-            }
-        }
-        count_waiting(shared);
-    }
-
-    /// Records the sent messages, and gives the lease back.
-    fn end(&mut self, shared: &Shared) {
-        self.record_sent(shared);
-        if shared.host.shared().is_some()
-            && let Err(error) = self.lease.release(&shared.host)
-        {
-            error.warn("cannot give back the lease of notifications; another process waits for its end");
-        }
-    }
-
-    /// Drops the messages of the store, since another process sends them.
-    fn stand_by(&mut self, shared: &Shared) {
-        *shared.may_send_until.lock() = Some(Instant::now());
-        for (tenant, _) in self.tenants.drain() {
-            shared.queues.remove_tenant(&tenant);
-        }
-    }
-
-    /// Returns the messages about tokens, by tenants. Queues those about the operators' tokens.
-    fn tokens(&mut self, shared: &Shared, now: u64) -> Result<HashMap<Tenant, Vec<(Message, u64)>>, StoreError> {
-        let mut all: HashMap<Tenant, Vec<(Message, u64)>> = HashMap::new();
-        if shared.targets.iter().all(|target| !wants(&target.settings, NoticeKind::TokenExpires)) {
-            return Ok(all);
-        }
-        let found = match watch::tokens(&shared.host, now) {
-            Err(error) if error.is_from_outage() => return Err(error.to_store_error()),
-            // Such as a damaged token. It must not hold up the messages about runs.
-            Err(error) => {
-                let text = error.to_string();
-                if self.token_error.as_ref() != Some(&text) {
-                    error.warn("cannot read the tokens for notifications, which tell of no token until it is mended");
-                    self.token_error = Some(text);
-                }
-                return Ok(all);
-            }
-            Ok(found) => found,
-        };
-        self.token_error = None;
-        for (tenant, message, until) in found {
-            all.entry(tenant).or_default().push((message, until));
-        }
-        for (message, until) in all.remove(&shared.process).unwrap_or_default() {
-            if self.own.tell_once(message.id.clone(), until) {
-                shared.queue(&shared.process, &message, now);
-            }
-        }
-        Ok(all)
-    }
-
-    /// Forgets the tenants that are disabled or removed.
-    fn forget_others(&mut self, shared: &Shared, tenants: &[Tenant]) {
-        let known: HashSet<&Tenant> = tenants.iter().collect();
-        self.failures.retain(|tenant, _| known.contains(tenant));
-        let gone: Vec<Tenant> = self.tenants.keys().filter(|tenant| !known.contains(tenant)).cloned().collect();
-        for tenant in gone {
-            self.tenants.remove(&tenant);
-            let waiting = shared.queues.remove_tenant(&tenant);
-            if waiting > 0 {
-                tracing::warn!(
-                    "{waiting} notifications about the tenant `{tenant}` are not sent: it is disabled or removed; they \
-                     are sent if it is enabled again"
-                );
-            }
-        }
-    }
-
-    fn look_at_tenant(
-        &mut self,
-        shared: &Shared,
-        tenant: &Tenant,
-        again: bool,
-        tokens: &[(Message, u64)],
-    ) -> Result<(), DocumentError> {
-        let host = shared.host.for_tenant(tenant.clone());
-        let mut known = match self.tenants.remove(tenant) {
-            Some(known) => known,
-            None => self.read_tenant(shared, &host)?,
-        };
-        let before = known.progress.clone();
-        let looked = look_at_runs(shared, &host, &mut known.progress, again, tokens);
-        // Messages that were found before an error are stored, too.
-        let now = host.now();
-        shared.queues.close_windows(tenant, now);
-        if shared.queues.take_changed(tenant) || known.is_worth_storing(&before) {
-            self.store(shared, &host, known)?;
-        } else {
-            self.tenants.insert(tenant.clone(), known);
-        }
-        looked.map_err(DocumentError::Store)
-    }
-
-    /// Writes the document of a tenant, and keeps what is known of it.
-    fn store(&mut self, shared: &Shared, host: &Host, mut known: Known) -> Result<(), DocumentError> {
-        let tenant = host.tenant();
-        let stored = StoredTenant { progress: known.progress.clone(), queues: shared.queues.of(tenant) };
-        let written = record::write(host, tenant, &stored, known.version);
-        match written {
-            Ok(true) => {
-                known.version += 1;
-                known.stored = [known.progress.time, known.progress.complete];
-            }
-            // Another process sends the messages now. They are read again if it stops.
-            Ok(false) => {
-                shared.queues.remove_tenant(tenant);
-                return Ok(());
-            }
-            Err(_) => shared.queues.mark_changed(tenant),
-        }
-        self.tenants.insert(tenant.clone(), known);
-        written.map(drop)
-    }
-
-    /// Reads the document of a tenant. Without one, events count from now on.
-    fn read_tenant(&mut self, shared: &Shared, host: &Host) -> Result<Known, DocumentError> {
-        let (tenant, now) = (host.tenant(), host.now());
-        let Some((mut stored, version)) = record::read(host, tenant)? else {
-            self.new_tenants += 1;
-            return Ok(Known { progress: Progress::starting(self.floor.min(now)), version: 0, stored: [0, 0] });
-        };
-        let oldest = now.saturating_sub(MAX_AGE_MS);
-        let progress = &mut stored.progress;
-        if progress.complete < oldest {
-            tracing::warn!(
-                "notifications about `{tenant}` were off since {}; events before {} are not reported",
-                time(progress.complete),
-                time(oldest)
-            );
-            (progress.time, progress.run) = (oldest, None);
-            (progress.complete, progress.floor) = (oldest, progress.floor.max(oldest));
-        }
-        let targets = shared.targets.iter().map(|target| &target.settings);
-        let waiting_before = stored.queues.clone();
-        for (target, waiting) in record::drop_unheard(&mut stored.queues, tenant, targets) {
-            tracing::warn!(
-                "{waiting} notifications about `{tenant}` are dropped: the file does not send them to a target `{target}` \
-                 any more"
-            );
-        }
-        let is_changed = stored.queues != waiting_before;
-        shared.queues.insert(tenant, stored.queues);
-        if is_changed {
-            shared.queues.mark_changed(tenant);
-        }
-        let at = [stored.progress.time, stored.progress.complete];
-        Ok(Known { progress: stored.progress, version, stored: at })
-    }
+/// Starts the senders of the targets in force.
+fn begin_senders(shared: &Arc<Shared>) -> JoinSet<()> {
+    shared.present.get().targets.iter().map(|target| send_all(shared.clone(), target.clone())).collect()
 }
 
-/// Updates the numbers of waiting messages in the metrics.
-fn count_waiting(shared: &Shared) {
-    for target in &shared.targets {
-        shared.host.metrics().set_notices_waiting(target.name(), shared.queues.waiting(target.name()));
-    }
-}
-
-/// Warns of tenants in the file that the server does not have.
-fn warn_of_unknown_tenants(shared: &Shared, tenants: &[Tenant]) {
-    for target in &shared.targets {
-        for name in target.settings.tenants.iter().flatten() {
-            if !tenants.iter().any(|tenant| tenant.as_str() == name) {
-                tracing::warn!(
-                    "the target `{}` of notifications names the tenant `{}`, which the server does not have now",
-                    target.name(),
-                    name.escape_debug()
-                );
-            }
-        }
-    }
+/// Gives the senders a short time for the messages that are under way, and ends them.
+async fn end_senders(shared: &Shared, senders: &mut JoinSet<()>) {
+    shared.queues.arrived.notify_waiters();
+    _ = tokio::time::timeout(STOP_TIME, async { while senders.join_next().await.is_some() {} }).await;
+    // A message that is cut off here was not recorded, so it is sent again.
+    senders.shutdown().await;
 }

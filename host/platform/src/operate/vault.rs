@@ -9,6 +9,7 @@
 //! | key | the operator's keys: their sources and their creation |
 //! | seal | encryption and decryption |
 //! | tenant_key | the keys of tenants |
+//! | signing | keys that sign texts of a tenant, such as links |
 //! | rotation | encrypting everything with a new key, and removing the secrets that no key opens |
 //! | serving | errors of secrets as failures of runs |
 //! | hidden | strings that are not printed |
@@ -20,6 +21,7 @@ mod key;
 mod rotation;
 mod seal;
 mod serving;
+pub(crate) mod signing;
 mod tenant_key;
 
 use std::{collections::HashSet, fmt, sync::Arc};

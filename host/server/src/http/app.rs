@@ -36,6 +36,7 @@ use crate::blocking::blocking;
 use flowcell_platform::{
     FlowLibrary, Host, LibraryError,
     fleet::FleetReader,
+    notify::Notifications,
     reload::Reloader,
     run_locks::{RunLock, RunLocks},
     supervisor::AdmissionQueue,
@@ -71,6 +72,8 @@ pub(crate) struct App {
     pub(crate) triggers: Arc<Triggers>,
     pub(crate) fleet: FleetReader,
     pub(crate) reloader: Arc<Reloader>,
+    /// The notifications, whose links answer gates. `None`: there are none.
+    pub(crate) notifications: Option<Notifications>,
     pub(crate) admission: AdmissionQueue,
     pub(crate) broadcasts: Arc<Broadcasts>,
     pub(crate) feeds: Arc<Feeds>,
@@ -103,7 +106,7 @@ impl App {
     pub(crate) fn new(
         directory: Arc<TenantDirectory>,
         triggers: Arc<Triggers>,
-        reloader: Arc<Reloader>,
+        (reloader, notifications): (Arc<Reloader>, Option<Notifications>),
         (broadcasts, feeds): (Arc<Broadcasts>, Arc<Feeds>),
         limits: &Limits,
         port: u16,
@@ -122,6 +125,7 @@ impl App {
             unready: AtomicBool::new(false),
             triggers,
             reloader,
+            notifications,
             broadcasts,
             feeds,
             subscribers: FairSemaphore::new(limits.subscribers),

@@ -1,4 +1,4 @@
-//! The rate limit for tokens that do not exist, by client address.
+//! The rate limit for tokens and links that do not exist, by client address.
 //!
 //! The limit only bounds the work that guessing causes. A valid token is accepted no matter how many tokens from the
 //! same address were unknown. Many callers may share an address, such as that of a proxy, and a stranger must not lock
@@ -47,10 +47,12 @@ impl Default for AuthRateLimiter {
 }
 
 impl AuthRateLimiter {
-    /// Looks a token up. Returns 401 if it is unknown, and 429 if too many tokens from this address were unknown.
+    /// Looks a token up, or a `what` of another kind, with which it counts. Returns 401 if it is unknown, and 429 if too many
+    /// from this address were unknown.
     pub(crate) async fn limited<T>(
         &self,
         from: Option<IpAddr>,
+        what: &str,
         look_up: impl Future<Output = Result<T, AuthError>>,
     ) -> Result<T, ApiError> {
         let now = Instant::now();
@@ -66,8 +68,8 @@ impl AuthRateLimiter {
             if let Some(rest) = retry_after {
                 let seconds = rest.as_secs() as u32 + 1;
                 let why = format!(
-                    "the token is unknown, and too many unknown tokens came from this address; check the token, and \
-                     try again in {seconds} s"
+                    "the {what} is unknown, and too many unknown tokens or links came from this address; check the {what}, \
+                     and try again in {seconds} s"
                 );
                 return Err(ApiError::busy("too_many_failures", why).with_retry_after(seconds));
             }

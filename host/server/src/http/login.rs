@@ -55,7 +55,7 @@ pub(crate) async fn log_in(
             let logging_in = blocking(move || identity.log_in(&proof));
             logging_in.await.unwrap_or(Err(AuthError::Unavailable))
         };
-        let login = app.failures.limited(from, look_up).await?;
+        let login = app.failures.limited(from, "token", look_up).await?;
         let cookie = app.cookie.set(&headers, &login.token, login.lasts);
         let cookie = cookie.ok_or_else(|| ApiError::internal("the token does not fit into a cookie"))?;
         let view = Json(LoginView { lasts_ms: login.lasts });

@@ -152,36 +152,45 @@ pub(crate) struct Nothing {}
 /// who was first.
 pub(crate) async fn send_command(request: &Request, run: &RunId, command: RunCommand) -> Result<(), ApiError> {
     request.row(run)?;
-    let answer = match &command {
-        RunCommand::Reply { gate, .. } => Some(gate.clone()),
-        _ => None,
-    };
-    let decided = answer.as_ref().map(|gate| answers::audit_subject(run, gate));
-    let (request, run, may_end) = (request.clone(), run.clone(), command == RunCommand::Cancel);
+    let answer = answered_gate(&command);
+    let (request, run) = (request.clone(), run.clone());
     finish_detached(async move {
-        if let Err(error) = request.host.ask(&run, command).await {
-            let error = ApiError::from(error);
-            return Err(match answer {
-                Some(gate) if error.status() == StatusCode::CONFLICT => {
-                    answers::explain(request, run, gate, error).await
-                }
-                _ => error,
-            });
-        }
-        request.app.admission.ready_signal().notify_one();
-        // No driver reports the end of a run that was parked.
-        if may_end
-            && let Ok((row, _)) = request.row(&run)
-            && row.status == "cancelled"
-        {
-            request.app.triggers.report_end(request.tenant(), row.into());
-        }
-        match decided {
-            Some(subject) => request.write_audit_entry(answers::REPLY, subject).await,
-            None => Ok(()),
+        match (perform(&request, &run, command).await, answer) {
+            (Err(error), Some(gate)) if error.status() == StatusCode::CONFLICT => {
+                Err(answers::explain(request, run, gate, error).await)
+            }
+            (performed, _) => performed,
         }
     })
     .await
+}
+
+/// Sends a command to a run, as [`send_command`], without the name of the person who was first. The caller must let it
+/// end ([`finish_detached`]).
+pub(crate) async fn perform(request: &Request, run: &RunId, command: RunCommand) -> Result<(), ApiError> {
+    let decided = answered_gate(&command).map(|gate| answers::audit_subject(run, &gate));
+    let may_end = command == RunCommand::Cancel;
+    request.host.ask(run, command).await?;
+    request.app.admission.ready_signal().notify_one();
+    // No driver reports the end of a run that was parked.
+    if may_end
+        && let Ok((row, _)) = request.row(run)
+        && row.status == "cancelled"
+    {
+        request.app.triggers.report_end(request.tenant(), row.into());
+    }
+    match decided {
+        Some(subject) => request.write_audit_entry(answers::REPLY, subject).await,
+        None => Ok(()),
+    }
+}
+
+/// Returns the address of the gate that a command answers.
+fn answered_gate(command: &RunCommand) -> Option<String> {
+    match command {
+        RunCommand::Reply { gate, .. } => Some(gate.clone()),
+        _ => None,
+    }
 }
 
 async fn send_to_run(request: &Request, id: &str, command: RunCommand) -> Result<Json<Accepted>, ApiError> {

@@ -3,12 +3,16 @@
 use std::{
     io::{BufRead, BufReader, Write},
     net::{SocketAddr, TcpStream},
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
-use flowcell_platform::{Host, HostBuilder, reload::Reloader};
+use flowcell_platform::{
+    Host, HostBuilder,
+    notify::{Notifications, Notifier, NotifyFile},
+    reload::Reloader,
+};
 use flowcell_server::{
     Limits, Pages, Server, Settings,
     identity::{Identify, Local},
@@ -83,7 +87,21 @@ impl Served {
         identity: Arc<dyn Identify>,
         limits: Limits,
     ) -> Served {
-        Served::begin((pages, None), proxies, host, folder, identity, limits)
+        Served::begin((pages, None, None), proxies, host, folder, identity, limits)
+    }
+
+    /// Starts a server with pages for people, and with notifications. `file` is the text of their file, which is in the
+    /// folder.
+    pub(crate) fn with_notifications(
+        pages: Option<Pages>,
+        host: Host,
+        folder: tempfile::TempDir,
+        identity: Arc<dyn Identify>,
+        file: &str,
+    ) -> Served {
+        std::fs::write(folder.path().join("notify.yaml"), file).unwrap();
+        let file = Some(folder.path().join("notify.yaml"));
+        Served::begin((pages, None, file), &[], host, folder, identity, Limits::default())
     }
 
     /// Starts a server that speaks TLS and requires no tokens.
@@ -91,11 +109,11 @@ impl Served {
         let folder = tempfile::tempdir().unwrap();
         let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
         let host = Host::builder().cache_dir(cache).state_dir(folder.path()).build().unwrap();
-        Served::begin((None, Some(tls)), &[], host, folder, Arc::new(Local), limits)
+        Served::begin((None, Some(tls), None), &[], host, folder, Arc::new(Local), limits)
     }
 
     fn begin(
-        (pages, tls): (Option<Pages>, Option<TlsFiles>),
+        (pages, tls, notify): (Option<Pages>, Option<TlsFiles>, Option<PathBuf>),
         proxies: &[&str],
         host: Host,
         folder: tempfile::TempDir,
@@ -113,7 +131,22 @@ impl Served {
             runtime.block_on(async move {
                 let listen = "127.0.0.1:0".parse().unwrap();
                 let names = Vec::new();
-                let settings = Settings { listen, identity, flows, names, proxies, tls, limits, pages, drain_delay };
+                let notifications = match notify {
+                    Some(file) => Some(notify_from(&host, &identity, &file).await),
+                    None => None,
+                };
+                let settings = Settings {
+                    listen,
+                    identity,
+                    flows,
+                    names,
+                    proxies,
+                    tls,
+                    limits,
+                    pages,
+                    notifications,
+                    drain_delay,
+                };
                 let server = Server::bind(host, settings).await.unwrap();
                 told.send((server.address(), server.reloader())).unwrap();
                 server.run(async move { _ = stopped.await }).await.unwrap();
@@ -170,6 +203,14 @@ impl Served {
         let has_ended = |view: &Value| !matches!(view["status"].as_str(), Some("running" | "parked"));
         (0..20_000).map(|_| view()).find(has_ended).unwrap_or_else(|| panic!("the run {run} does not end"))
     }
+}
+
+/// Sends the notifications of a file until the runtime ends.
+async fn notify_from(host: &Host, identity: &Arc<dyn Identify>, file: &Path) -> Notifications {
+    let notifier = Notifier::open(host, identity.clone(), &NotifyFile::read(file).unwrap()).await.unwrap();
+    let control = notifier.control().with_file(file);
+    tokio::spawn(notifier.attend(std::future::pending()));
+    control
 }
 
 impl Drop for Served {

@@ -27,6 +27,7 @@ mod inbox;
 mod job_versions;
 mod jobs;
 mod library;
+mod links;
 mod live;
 mod login;
 mod me;

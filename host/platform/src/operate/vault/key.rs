@@ -163,6 +163,11 @@ impl KeyPlace {
         }
     }
 
+    /// Returns whether [`KeyPlace::make`] can create a key.
+    pub(super) fn makes_keys(&self) -> bool {
+        matches!(self, KeyPlace::Beside(_))
+    }
+
     /// Creates the operator's first key in a file beside the store. Fails for every other place of keys.
     pub(super) fn make(&self) -> Result<Kek, VaultError> {
         match self {
