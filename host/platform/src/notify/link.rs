@@ -167,7 +167,8 @@ pub(super) fn open(
         LinkError::Unavailable
     })?;
     // The comparison takes the same time wherever the signatures differ.
-    if !key.is_some_and(|key| hmac::verify(&key, signed.as_bytes(), &tag).is_ok()) {
+    let is_signed = key.is_some_and(|key| hmac::verify(&key, signed.as_bytes(), &tag).is_ok());
+    if !is_signed {
         return Err(LinkError::Unknown);
     }
     if host.now() >= content.ends {
