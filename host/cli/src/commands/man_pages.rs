@@ -78,13 +78,13 @@ fn end_of_page(command: &Command, path: &str, parent: Option<&str>) -> Roff {
     if let Some(example) = groups::example(path).filter(|_| !command.has_subcommands()) {
         end.control("SH", ["EXAMPLE"])
             .control("EX", [])
-            .text([roman(&format!("flowcell {example}"))])
+            .text([roman(format!("flowcell {example}"))])
             .control("EE", []);
     }
     end.control("SH", ["SEE ALSO"]);
     let mut references = Vec::new();
     if let Some(parent) = parent {
-        references.extend([bold(parent), roman(&format!("({SECTION}). "))]);
+        references.extend([bold(parent), roman(format!("({SECTION}). "))]);
     }
     references.extend([bold("flowcell help topics"), roman(" lists the pages of the manual.")]);
     end.text(references);
