@@ -76,10 +76,7 @@ fn add_pages(command: &Command, path: &str, parent: Option<&str>, pages: &mut Ve
 fn end_of_page(command: &Command, path: &str, parent: Option<&str>) -> Roff {
     let mut end = Roff::new();
     if let Some(example) = groups::example(path).filter(|_| !command.has_subcommands()) {
-        end.control("SH", ["EXAMPLE"])
-            .control("EX", [])
-            .text([roman(format!("flowcell {example}"))])
-            .control("EE", []);
+        end.control("SH", ["EXAMPLE"]).control("EX", []).text([roman(format!("flowcell {example}"))]).control("EE", []);
     }
     end.control("SH", ["SEE ALSO"]);
     let mut references = Vec::new();
