@@ -45,7 +45,7 @@ impl NotifyArgs {
         })
     }
 
-    /// Returns what the server needs of the notifications.
+    /// Returns the parts of the notifications that the server needs.
     pub(crate) fn control(&self, notifier: Option<&Notifier>) -> Option<Notifications> {
         Some(notifier?.control().with_file(self.notify.as_deref()?))
     }

@@ -225,7 +225,7 @@ impl Jobs<'_> {
         }
         request.check().map_err(JobError::Request)?;
         let filter = request.filter.of_store(self.host.now(), None, PREVIEWED_RUNS);
-        // The number shows what the job would do, so it leaves none out.
+        // A preview leaves no run of the job out.
         Ok(self.runs()?.count(self.tenant(), &filter, &Group::Status, usize::MAX)?)
     }
 

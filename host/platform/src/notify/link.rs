@@ -1,4 +1,4 @@
-//! Links that answer a gate: their codes, and what a code opens.
+//! Links that answer a gate: their codes, and the question of a code.
 //!
 //! A code is signed and not stored. It has the tenant, the run, the address and the digest of the question, the name of the
 //! target and the end, and a signature with a key that follows from the tenant's data key ([`Vault`]). So all processes of
@@ -66,7 +66,7 @@ pub struct AnswerLink {
     pub address: String,
     /// The digest of the question.
     pub digest: String,
-    /// The time at which the question was asked, in milliseconds since 1970.
+    /// The time of the question, in milliseconds since 1970.
     pub since: u64,
     /// The end of the link, in milliseconds since 1970.
     pub ends: u64,
@@ -166,7 +166,7 @@ pub(super) fn open(
         tracing::error!("cannot read the key of a link: {error}");
         LinkError::Unavailable
     })?;
-    // The comparison takes the same time wherever the signatures differ.
+    // The comparison takes the same time for each wrong signature.
     let is_signed = key.is_some_and(|key| hmac::verify(&key, signed.as_bytes(), &tag).is_ok());
     if !is_signed {
         return Err(LinkError::Unknown);

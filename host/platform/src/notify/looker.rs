@@ -38,7 +38,7 @@ pub(super) struct Looker {
     tenants: HashMap<Tenant, Known>,
     /// The tenant at which the next look begins, if the last one was not finished.
     start: Option<Tenant>,
-    /// The time from which the events of a new tenant count, in milliseconds since 1970.
+    /// The events of a new tenant count from this time on, in milliseconds since 1970.
     floor: u64,
     /// True until the first look has succeeded.
     is_first: bool,
@@ -56,7 +56,7 @@ pub(super) struct Looker {
 /// A tenant whose document was read.
 struct Known {
     progress: Progress,
-    /// 0: there is no document yet.
+    /// 0: the store has no document yet.
     version: u64,
     /// `Progress::time` and `Progress::complete` in the document.
     stored: [u64; 2],
@@ -329,7 +329,7 @@ impl Looker {
         looked.map_err(DocumentError::Store)
     }
 
-    /// Writes the document of a tenant, and keeps what is known of it.
+    /// Writes the document of a tenant, and keeps it in memory.
     fn store(&mut self, shared: &Shared, host: &Host, mut known: Known) -> Result<(), DocumentError> {
         let tenant = host.tenant();
         let stored = StoredTenant { progress: known.progress.clone(), queues: shared.queues.of(tenant) };

@@ -94,7 +94,7 @@ pub struct Question {
     pub address: String,
     /// The digest of the question.
     pub digest: String,
-    /// The time at which it was asked, in milliseconds since 1970.
+    /// The time of the question, in milliseconds since 1970.
     pub since: u64,
 }
 

@@ -49,7 +49,7 @@ pub struct Notifications {
     pub(super) identity: Arc<dyn Identify>,
     pub(super) present: Present,
     pub(super) changes: mpsc::Sender<Change>,
-    /// The file that a reload reads. `None`: there is none.
+    /// The file that a reload reads. `None`: the process has no file.
     pub(super) path: Option<PathBuf>,
 }
 

@@ -69,7 +69,7 @@ impl Notifier {
         Ok(Notifier { shared: Arc::new(shared), looker, id, control, changes })
     }
 
-    /// Returns what a server needs of the notifications: it opens links, and reads the file again.
+    /// Returns the parts that a server needs, to open links and to read the file again.
     pub fn control(&self) -> Notifications {
         self.control.clone()
     }

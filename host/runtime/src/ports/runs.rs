@@ -140,8 +140,8 @@ impl RunRow {
 pub struct SearchPage {
     /// The runs, the latest first.
     pub rows: Vec<RunRow>,
-    /// The place where the search ended, if it has read as many runs as it may. `None`: it has found as many runs as it
-    /// was asked for, or all.
+    /// The place where the search ended, if it has read as many runs as it may. `None`: the page has as many runs as
+    /// the filter's limit, or the last ones.
     pub searched_to: Option<SearchedTo>,
 }
 

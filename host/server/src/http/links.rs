@@ -65,7 +65,7 @@ pub(crate) async fn show_linked_question(
 
 /// Answer the question of a link
 ///
-/// The first answer counts, by whatever way it comes. A later one gets 409 `gate_closed`, with the time of the first one in
+/// The first answer counts, whether by link or by token. A later one gets 409 `gate_closed`, with the time of the first one in
 /// `details.answeredAt`.
 #[utoipa::path(post, path = "/v1/links/answer", tag = "steering", request_body = LinkAnswer,
     responses((status = 200, body = Accepted), (status = "default", body = ErrorBody)))]
@@ -75,7 +75,7 @@ pub(crate) async fn answer_by_link(
     Body(LinkAnswer { code, answer }): Body<LinkAnswer>,
 ) -> Result<Json<Accepted>, ApiError> {
     let linked = Linked::open(&app, from, code).await?;
-    // A question that is closed, or a run that has ended, is told as on the page.
+    // The error of a closed question or an ended run is that of the page.
     linked.question().await?;
     finish_detached(async move {
         let AnswerLink { run, address, digest, .. } = &linked.link;

@@ -136,7 +136,7 @@ fn a_text_is_coloured_renamed_and_kept_until_it_is_stored_or_its_writer_logs_out
     browser.wait_until("document.getElementById('kept') === null && document.activeElement.id === 'text'");
     assert_eq!(text(&browser), mine);
 
-    // What is stored is not kept any more.
+    // A stored text is not kept any more.
     browser.keys(LEAVE);
     tab_to(&browser, "button[value=save]");
     browser.keys(ENTER);

@@ -21,8 +21,8 @@ pub(crate) fn new_key(vault: &Vault, tenant: &Tenant, purpose: &str) -> Result<(
     Ok((number, derived(&key[..], purpose)))
 }
 
-/// Returns the key that has signed texts of a tenant under a data key. `None`: there is no such data key, or it does not
-/// open. `number` may be from anybody.
+/// Returns the key that has signed texts of a tenant under a data key. `None`: the tenant has no such data key, or it
+/// does not open. A stranger may have sent `number`.
 pub(crate) fn earlier_key(
     vault: &Vault,
     tenant: &Tenant,
