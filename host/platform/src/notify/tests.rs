@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{
     config::{Format, NotifyFile, QuietHours},
     format::{body, plain},
-    message::{MAX_NAME_CHARS, Message, NoticeKind, cut, message_id, name},
+    message::{Link, MAX_NAME_CHARS, Message, NoticeKind, cut, message_id, name},
     queue::{MAX_WAITING, Queues, Wanted},
     record::{LEASE, Lease, MAX_REPORTED, MAX_SEEN, OVERLAP_MS, Progress},
     scan::Look,
@@ -114,6 +114,27 @@ fn texts_of_tenants_are_only_texts_in_each_format() {
                 .contains("the-contents")
         );
     }
+}
+
+#[test]
+fn each_format_has_the_link_where_its_receiver_shows_one() {
+    let url = "https://flows.example.com/console/answer#fca_a.b-_";
+    let link = Some(Link { url: url.into(), ends: Some(0) });
+    let message = Message { link, ..failed("r", 0) };
+    let of = |format| body(format, &message, true, Some("key"), 0);
+    let label = "Answer until 1970-01-01T00:00:00Z";
+    let standard = of(Format::Standard);
+    assert_eq!((&standard["link"], &standard["linkEnds"]), (&json!(url), &json!("1970-01-01T00:00:00Z")));
+    let slack = of(Format::Slack);
+    let markup: Vec<_> = slack["blocks"].as_array().unwrap().iter().map(|block| &block["text"]).collect();
+    let markup: Vec<_> = markup.into_iter().filter(|text| text["type"] == "mrkdwn").collect();
+    assert_eq!(markup, [&json!({ "type": "mrkdwn", "text": format!("<{url}|{label}>"), "verbatim": true })]);
+    let action = json!([{ "type": "Action.OpenUrl", "title": label, "url": url }]);
+    assert_eq!(of(Format::Teams)["attachments"][0]["content"]["actions"], action);
+    assert_eq!(of(Format::PagerDuty)["links"], json!([{ "href": url, "text": label }]));
+    let alert = &of(Format::AlertManager)[0];
+    assert_eq!((&alert["generatorURL"], &alert["annotations"]["link"]), (&json!(url), &json!(url)));
+    assert!(plain(&message, true).contains(&format!("\n{label}: {url}\n")), "{}", plain(&message, true));
 }
 
 #[test]
