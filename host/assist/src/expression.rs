@@ -204,12 +204,14 @@ pub(crate) fn braces(text: &str) -> Vec<Range<usize>> {
     let bytes = text.as_bytes();
     let mut found = Vec::new();
     let mut at = 0;
+    // For `"` and `'`: true if the rest of the text closes none. It is not searched again for each of them.
+    let mut unclosed = [false; 2];
     while let Some(open) = text[at..].find("{{").map(|open| at + open + 2) {
         let (mut end, mut depth) = (open, 0usize);
         let close = loop {
             match bytes.get(end) {
                 None => break bytes.len(),
-                Some(quote @ (b'"' | b'\'')) => {
+                Some(quote @ (b'"' | b'\'')) if !unclosed[usize::from(*quote == b'"')] => {
                     let mut close = end + 1;
                     while close < bytes.len() && bytes[close] != *quote {
                         close += if bytes[close] == b'\\' { 2 } else { 1 };
@@ -217,6 +219,8 @@ pub(crate) fn braces(text: &str) -> Vec<Range<usize>> {
                     // An unclosed quote is part of the word at the cursor.
                     if close < bytes.len() {
                         end = close;
+                    } else {
+                        unclosed[usize::from(*quote == b'"')] = true;
                     }
                 }
                 Some(b'{') => depth += 1,
@@ -240,6 +244,15 @@ mod tests {
     fn paths(text: &str) -> Vec<String> {
         let expression = Expression::new(text, 0..text.len());
         expression.paths().iter().map(|path| path.shown(path.steps.len())).collect()
+    }
+
+    /// Each quote would be searched to the end of the text: 400 billion steps.
+    #[test]
+    fn unclosed_quotes_are_searched_once() {
+        let text = format!("{{{{ {}", "\\'\\\"".repeat(200_000));
+        assert_eq!(braces(&text), [2..text.len()]);
+        assert_eq!(braces("{{ 'a }} {{ b }}"), [2..6, 11..14]);
+        assert_eq!(braces("{{ 'a}}' }}"), [2..9]);
     }
 
     #[test]
