@@ -82,7 +82,9 @@ export function tidyDrafts() {
     isSignedOut = target instanceof HTMLFormElement && target.classList.contains("logout");
   });
   // A person may stay on a page that asks before it is left.
-  document.addEventListener("input", () => { isSignedOut = false; });
+  for (const kind of ["input", "click", "keydown"]) {
+    document.addEventListener(kind, () => { isSignedOut = false; }, { capture: true });
+  }
   addEventListener("pagehide", () => { if (isSignedOut) forget(); });
 }
 

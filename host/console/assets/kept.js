@@ -33,6 +33,8 @@ function keepWith(form, field, open, id, version) {
   document.getElementById("text-hint")?.after(said);
   let last = stored;
   let timer = 0;
+  /** The text that was sent, whose id the answer drops. @type {string | null} */
+  let sent = null;
 
   function keep() {
     clearTimeout(timer);
@@ -40,6 +42,11 @@ function keepWith(form, field, open, id, version) {
     const text = field.value;
     if (text === last) return;
     last = text;
+    // The answer to a text that was sent must not drop what was written meanwhile.
+    if (sent !== null && text !== sent) {
+      id.value = newId();
+      sent = null;
+    }
     let why = "";
     if (text === stored) drop(id.value);
     else why = drafts.keep(id.value, version.value, text) || "The text is kept in this tab until you store it or log out.";
@@ -101,7 +108,10 @@ function keepWith(form, field, open, id, version) {
   document.addEventListener("visibilitychange", keep);
   form.addEventListener("submit", (event) => {
     keep();
-    if (field.value.length <= LONGEST || new URLSearchParams({ text: field.value }).toString().length <= MOST_SENT) return;
+    sent = field.value;
+    // As a form sends it.
+    const text = field.value.replaceAll("\n", "\r\n");
+    if (field.value.length <= LONGEST || new URLSearchParams({ text }).toString().length <= MOST_SENT) return;
     event.preventDefault();
     event.stopImmediatePropagation();
     said.textContent = "The text is too long to be sent, so nothing was done: a form has at most 4 MiB.";

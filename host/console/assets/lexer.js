@@ -59,7 +59,10 @@ function template(line, from, to, kind, paint) {
     if (end < 0) break;
     paint(kind, from + at, from + start);
     paint(OPERATOR, from + start, from + start + 2);
-    expression(line, from + start + 2, from + end, paint);
+    // A quote that is not closed ends with its expression.
+    const inside = from + start + 2;
+    const part = text.slice(start + 2, end);
+    expression(part, 0, part.length, (kind, begin, stop) => paint(kind, inside + begin, inside + stop));
     paint(OPERATOR, from + end, from + end + 2);
     at = end + 2;
   }
