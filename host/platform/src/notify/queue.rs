@@ -14,6 +14,7 @@ use super::{
     config::TargetSettings,
     message::{Message, NoticeKind},
 };
+use crate::operate::policy::OPERATORS;
 
 /// Maximum number of messages about a tenant that wait for a target, and of urgent ones beside them. Further ones are
 /// counted.
@@ -93,8 +94,10 @@ impl Queue {
     /// messages.
     pub(super) fn keep_heard(&mut self, tenant: &str, target: &TargetSettings) -> u64 {
         let known = self.len();
+        // Each target has the numbers of what the process itself has left out.
+        let hears_place = |tenant: &str| tenant == OPERATORS || target.hears_tenant(tenant);
         self.messages.retain(|message| match message.kind {
-            NoticeKind::LeftOut => target.hears_tenant(&message.tenant),
+            NoticeKind::LeftOut => hears_place(&message.tenant),
             kind => target.hears(kind, &message.tenant, message.flow.as_deref()),
         });
         if !target.answer {
@@ -103,7 +106,7 @@ impl Queue {
         if !target.contents {
             self.messages.iter_mut().for_each(|message| message.text = None);
         }
-        let hears = |kind: &NoticeKind| target.hears_tenant(tenant) && target.hears_kind(*kind);
+        let hears = |kind: &NoticeKind| hears_place(tenant) && target.hears_kind(*kind);
         self.left_out.retain(|kind, _| hears(kind));
         known - self.len()
     }

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use super::{
     config::{DEFAULT_PER_MINUTE, TargetSettings},
-    link::link_of,
+    link::{NoLink, link_of},
     message::Message,
     present::Present,
     queue::{Queues, Wanted},
@@ -126,8 +126,13 @@ pub(super) async fn send_all(shared: Arc<Shared>, target: Arc<Target>) {
             continue;
         };
         last = tenant.clone();
-        let sent = with_link(&shared, &target, (&tenant, &message), now).await;
-        match target.send(&sent, now).await {
+        let sent = match with_link(&shared, &target, (&tenant, &message), now).await {
+            // Meanwhile another process may send the messages of the store.
+            Ok(_) if !shared.may_send() && tenant != shared.process => continue,
+            Ok(message) => target.send(&message, now).await,
+            Err(error) => Err(error),
+        };
+        match sent {
             Ok(()) => {
                 failures = 0;
                 metrics.count_notices(target.name(), NoticeOutcome::Sent, 1);
@@ -145,16 +150,17 @@ pub(super) async fn send_all(shared: Arc<Shared>, target: Arc<Target>) {
     }
 }
 
-/// Returns a message with its link. If it cannot have one, the message says so.
+/// Returns a message with its link. If it cannot have one, the message says so. Fails if the store does not answer now: the
+/// message waits for its link, and no other message waits for it.
 async fn with_link(
     shared: &Arc<Shared>,
     target: &Arc<Target>,
     (tenant, message): (&Tenant, &Message),
     now: u64,
-) -> Message {
+) -> Result<Message, SendError> {
     let opened = shared.present.get();
     if opened.console.is_none() || message.run_id.is_none() {
-        return message.clone();
+        return Ok(message.clone());
     }
     let (shared, target, tenant, message) = (shared.clone(), target.clone(), tenant.clone(), message.clone());
     let id = message.id.clone();
@@ -163,6 +169,10 @@ async fn with_link(
         let mut message = message;
         match link_of(&shared.host, &opened, &target, (&tenant, &message), now) {
             Ok(link) => message.link = link,
+            Err(NoLink::Key(error)) if ["store_unavailable", "conflict"].contains(&error.code()) => {
+                let why = format!("its link cannot be signed: {error}");
+                return Err(SendError { why, is_refusal: true, wait: None });
+            }
             Err(error) => {
                 if message.attempts == 0 {
                     let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
@@ -172,11 +182,11 @@ async fn with_link(
                 message.about = format!("no link to answer: {error}");
             }
         }
-        message
+        Ok(message)
     });
     linked.await.unwrap_or_else(|error| {
         tracing::error!("the notification `{id}` has no link: {error}");
-        bare
+        Ok(bare)
     })
 }
 
