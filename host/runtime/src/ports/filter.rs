@@ -1,5 +1,7 @@
 //! The selection of runs for lists, counts and bulk jobs.
 
+use std::{fmt, num::ParseIntError, str::FromStr};
+
 use flowcell_contract::RunId;
 
 /// The selection of runs for a list. All given members must match.
@@ -39,8 +41,36 @@ pub struct Filter {
     pub max_duration_ms: Option<u64>,
     /// Selects the runs after this one in the order of the list: the runs that began earlier than this one.
     pub after: Option<RunId>,
+    /// Selects the runs after this place instead, where a search ended.
+    pub after_place: Option<ListPlace>,
     /// The maximum number of runs. The latest come first.
     pub limit: usize,
+}
+
+/// A place in the list of all runs of a tenant. Places stay valid if runs are removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ListPlace {
+    /// The time at which the run at this place began, in milliseconds since 1970.
+    pub created: u64,
+    /// The number of its row in the store.
+    pub row: u64,
+}
+
+impl fmt::Display for ListPlace {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}.{}", self.created, self.row)
+    }
+}
+
+impl FromStr for ListPlace {
+    type Err = ParseIntError;
+
+    fn from_str(text: &str) -> Result<ListPlace, ParseIntError> {
+        let (created, row) = text.split_once('.').unwrap_or((text, ""));
+        // A store has signed numbers.
+        let number = |text: &str| text.parse::<i64>().map(|number| number.max(0) as u64);
+        Ok(ListPlace { created: number(created)?, row: number(row)? })
+    }
 }
 
 /// The member of runs by whose values [`Runs::count`](super::Runs::count) groups.

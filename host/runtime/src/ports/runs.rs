@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use flowcell_contract::{RunId, Tenant, code};
 use serde::Serialize;
 
-use super::{Counts, Filter, Group, Journal, ParkedRuns, StoreError};
+use super::{Counts, Filter, Group, Journal, ListPlace, ParkedRuns, StoreError};
 use crate::{
     RunStatus,
     fact::WaitsFor,
@@ -142,16 +142,7 @@ pub struct SearchPage {
     pub rows: Vec<RunRow>,
     /// The place where the search ended, if it has read as many runs as it may. `None`: the page has as many runs as
     /// the filter's limit, or the last ones.
-    pub searched_to: Option<SearchedTo>,
-}
-
-/// The place where a search ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SearchedTo {
-    /// The last run that was read. The search continues after it.
-    pub run: RunId,
-    /// The time at which this run began, in milliseconds since 1970.
-    pub created: u64,
+    pub searched_to: Option<ListPlace>,
 }
 
 /// Lists of the runs in a store. They show only durable facts. A method fails if the store does not answer.
@@ -181,7 +172,7 @@ pub trait Runs: Journal {
             rest.limit -= page.rows.len();
             rows.extend(page.rows);
             match page.searched_to {
-                Some(to) if reads_left > 0 => rest.after = Some(to.run),
+                Some(to) if reads_left > 0 => rest.after_place = Some(to),
                 searched_to => return Ok(SearchPage { rows, searched_to }),
             }
         }

@@ -5,7 +5,7 @@
 //! the furthest.
 
 use super::search::{cut, words};
-use crate::ports::Filter;
+use crate::ports::{Filter, ListPlace};
 
 /// The first part of a list is this fraction of all that may be read: most pages are full after few runs.
 const FIRST_PART: usize = 25;
@@ -41,6 +41,8 @@ pub(crate) struct Dialect {
     pub(crate) of_flow: Entries,
     /// The same for a status. `None`: the status has no index.
     pub(crate) of_status: fn(Status) -> Option<Entries>,
+    /// True if an index whose condition has `depth = 0` has no removed runs.
+    pub(crate) tops_are_listed: bool,
     /// The indexes of errors, failed nodes, triggers, repeated runs, and runs below another one.
     pub(crate) others: [&'static str; 5],
 }
@@ -51,14 +53,11 @@ pub(crate) type Entries = (&'static str, &'static str);
 /// A status of runs, as a store keeps it: its name, and whether a person has to decide.
 pub(crate) type Status = (&'static str, bool);
 
-/// The place of a run in a list: the time of its start, and the number of its row.
-pub(crate) type Place = (u64, u64);
-
 /// A part of a list: the runs behind a place, to a last one. `None`: from the begin, or to the end.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Part {
-    pub(crate) after: Option<Place>,
-    pub(crate) last: Option<Place>,
+    pub(crate) after: Option<ListPlace>,
+    pub(crate) last: Option<ListPlace>,
 }
 
 /// A statement with the values of its placeholders.
@@ -98,7 +97,7 @@ pub(crate) fn parts(reads: usize) -> impl Iterator<Item = usize> {
 }
 
 /// Returns the end that is the furthest back, and its index. An index without an end in the part has no more entries.
-pub(crate) fn furthest(ends: Vec<(Option<Place>, Option<usize>)>) -> (Option<Place>, Option<usize>) {
+pub(crate) fn furthest(ends: Vec<(Option<ListPlace>, Option<usize>)>) -> (Option<ListPlace>, Option<usize>) {
     ends.into_iter().min().unwrap_or_default()
 }
 
@@ -205,20 +204,21 @@ impl<'a> Search<'a> {
         (sql, vec![self.tenant(), Value::Run(run.to_owned())])
     }
 
-    /// Returns the statement that finds the id of the run at a place.
-    pub(crate) fn run_at(&self, place: Place) -> Statement {
-        (format!("SELECT run FROM {} WHERE id = ?", self.dialect.runs), vec![Value::Number(place.1)])
-    }
-
-    /// Returns true if the index of the only condition selects the runs of the filter.
-    fn has_one_index(&self) -> bool {
-        matches!(self.conditions[..], [Condition { index: Index::Runs(..), .. }]) && self.filter.parent.is_none()
+    /// Returns true if an index selects exactly the runs of the filter.
+    fn is_exact(&self) -> bool {
+        let entries = match &self.conditions[..] {
+            [] => self.dialect.latest.1,
+            [Condition { index: Index::Runs(_, entries), .. }] => entries,
+            _ => return false,
+        };
+        // Other indexes also have runs below other ones, or removed ones.
+        self.dialect.tops_are_listed && entries.contains("runs.depth = 0") && self.filter.parent.is_none()
     }
 
     /// Returns for each index of the filter a statement that finds the place of its last entry in a part of `size`
-    /// entries. If it finds none, the index has fewer entries. The list is empty if a page reads no more runs than it has.
-    pub(crate) fn ends(&self, after: Option<Place>, size: usize) -> Vec<(Option<usize>, Statement)> {
-        if self.conditions.is_empty() || self.has_one_index() {
+    /// entries. If it finds none, the index has fewer entries. The list is empty if a page reads only the runs that it has.
+    pub(crate) fn ends(&self, after: Option<ListPlace>, size: usize) -> Vec<(Option<usize>, Statement)> {
+        if self.is_exact() {
             return Vec::new();
         }
         let indexed = |at: &usize| !matches!(self.conditions[*at].index, Index::None);
@@ -231,7 +231,7 @@ impl<'a> Search<'a> {
         indexes.into_iter().map(end).collect()
     }
 
-    fn end(&self, index: Option<usize>, after: Option<Place>, size: usize) -> Statement {
+    fn end(&self, index: Option<usize>, after: Option<ListPlace>, size: usize) -> Statement {
         let Dialect { labels, latest, .. } = self.dialect;
         let condition = index.map(|at| &self.conditions[at]);
         let (table, place) = match condition {
@@ -273,7 +273,7 @@ impl<'a> Search<'a> {
     /// condition whose index it reads.
     pub(crate) fn page(&self, index: Option<usize>, part: Part, limit: usize) -> Statement {
         let Dialect { runs, labels, join, .. } = self.dialect;
-        let index = index.or_else(|| self.has_one_index().then_some(0));
+        let index = index.or_else(|| (self.is_exact() && !self.conditions.is_empty()).then_some(0));
         let condition = index.map(|at| &self.conditions[at]);
         let label = condition.filter(|condition| matches!(condition.index, Index::Labels));
         let (mut text, place) = match label {
@@ -338,11 +338,11 @@ impl Text {
             time.into_iter().for_each(|time| self.push(&format!("{created} {comparison} ?"), [Value::Number(time)]));
         }
         // Each is a range of the index: no server finds one in a comparison of pairs.
-        if let Some((time, row)) = part.after {
+        if let Some(ListPlace { created: time, row }) = part.after {
             let behind = format!("{created} <= ? AND ({created} < ? OR {id} < ?)");
             self.push(&behind, [time, time, row].map(Value::Number));
         }
-        if let Some((time, row)) = part.last {
+        if let Some(ListPlace { created: time, row }) = part.last {
             let before = format!("{created} >= ? AND ({created} > ? OR {id} >= ?)");
             self.push(&before, [time, time, row].map(Value::Number));
         }

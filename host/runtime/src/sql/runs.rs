@@ -9,11 +9,11 @@ use super::{
     values::hash,
 };
 use crate::{
-    ports::{Changed, Filter, ParkedGroup, ParkedRuns, Removable, RunRow, Runs, SearchPage, SearchedTo, StoreError},
+    ports::{Changed, Filter, ListPlace, ParkedGroup, ParkedRuns, Removable, RunRow, Runs, SearchPage, StoreError},
     rows::{
         parked, removable,
         search::{parse_labels, parse_wait},
-        select::{self, Part, Place, Search, Statement, Value},
+        select::{self, Part, Search, Statement, Value},
     },
 };
 
@@ -64,7 +64,8 @@ async fn search(
 ) -> Result<SearchPage, SqlError> {
     let search = Search::new(dialect(connection.dialect()), tenant.as_str(), filter);
     let (mut rows, mut part) = (Vec::new(), Part::default());
-    if let Some(run) = &filter.after {
+    part.after = filter.after_place;
+    if let (None, Some(run)) = (part.after, &filter.after) {
         part.after = place(connection, search.place_of(run.as_str())).await?;
         if part.after.is_none() {
             return Ok(SearchPage::default());
@@ -85,15 +86,12 @@ async fn search(
         }
         part = Part { after: part.last, last: None };
     }
-    let Some(place) = part.after else { return Ok(SearchPage { rows, searched_to: None }) };
-    let (sql, values) = search.run_at(place);
-    let row = connection.row(&sql, to_args(values)).await?.ok_or(SqlError::Again)?;
-    Ok(SearchPage { rows, searched_to: Some(SearchedTo { run: row.text(0)?.into(), created: place.0 }) })
+    Ok(SearchPage { rows, searched_to: part.after })
 }
 
-async fn place(connection: &mut Connection, (sql, values): Statement) -> Result<Option<Place>, SqlError> {
+async fn place(connection: &mut Connection, (sql, values): Statement) -> Result<Option<ListPlace>, SqlError> {
     let row = connection.row(&sql, to_args(values)).await?;
-    row.map(|row| Ok((row.number(0)?, row.number(1)?))).transpose()
+    row.map(|row| Ok(ListPlace { created: row.number(0)?, row: row.number(1)? })).transpose()
 }
 
 fn to_args(values: Vec<Value>) -> Vec<Arg> {

@@ -40,6 +40,7 @@ const MY_SQL: Dialect = Dialect {
         let attention = if status.1 { " AND runs.attention = 1" } else { " AND runs.attention = 0" };
         Some(("flowcell_runs_standing", attention))
     },
+    tops_are_listed: false,
     others: [
         "flowcell_runs_error",
         "flowcell_runs_node",

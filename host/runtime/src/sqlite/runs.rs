@@ -8,7 +8,7 @@ use rusqlite::{
 
 use super::{Reader, unit_index};
 use crate::{
-    ports::{Changed, Filter, ParkedGroup, ParkedRuns, Removable, RunRow, Runs, SearchPage, SearchedTo, StoreError},
+    ports::{Changed, Filter, ListPlace, ParkedGroup, ParkedRuns, Removable, RunRow, Runs, SearchPage, StoreError},
     rows::{
         parked, removable,
         search::{parse_labels, parse_wait},
@@ -48,11 +48,12 @@ impl Runs for Reader {
         let search = Search::new(&SEARCH, tenant.as_str(), filter);
         // There are too many statements to keep them all prepared.
         let place = |(sql, values): Statement| {
-            let place = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+            let place = |row: &Row<'_>| Ok(ListPlace { created: row.get(0)?, row: row.get(1)? });
             connection.prepare(&sql)?.query_row(params_from_iter(values), place).optional()
         };
         let (mut rows, mut part) = (Vec::new(), Part::default());
-        if let Some(run) = &filter.after {
+        part.after = filter.after_place;
+        if let (None, Some(run)) = (part.after, &filter.after) {
             part.after = place(search.place_of(run.as_str()))?;
             if part.after.is_none() {
                 return Ok(SearchPage::default());
@@ -71,10 +72,7 @@ impl Runs for Reader {
             }
             part = Part { after: part.last, last: None };
         }
-        let Some(place) = part.after else { return Ok(SearchPage { rows, searched_to: None }) };
-        let (sql, values) = search.run_at(place);
-        let run: String = connection.prepare_cached(&sql)?.query_row(params_from_iter(values), |row| row.get(0))?;
-        Ok(SearchPage { rows, searched_to: Some(SearchedTo { run: run.into(), created: place.0 }) })
+        Ok(SearchPage { rows, searched_to: part.after })
     }
 
     fn runnable(&self, tenant: &Tenant, now: u64, limit: usize) -> Result<Vec<RunId>, StoreError> {
@@ -204,6 +202,7 @@ const SEARCH: Dialect = Dialect {
         ("cancelled", _) => Some(("runs_cancelled", " AND runs.depth = 0")),
         _ => None,
     },
+    tops_are_listed: true,
     others: ["runs_with_error", "runs_with_node", "runs_of_trigger", "runs_of_retry", "children"],
 };
 

@@ -209,6 +209,7 @@ fn filter() -> impl Strategy<Value = Filter> {
             min_duration_ms,
             max_duration_ms,
             after: None,
+            after_place: None,
             limit: 1_000,
         },
     )
@@ -232,11 +233,12 @@ fn searched(store: &Store, filter: &Filter, reads: usize) -> Vec<RunId> {
     loop {
         let page = store.runs().search(&tenant(), &rest, reads).unwrap();
         assert!(page.rows.len() <= rest.limit);
-        let last = page.rows.last().filter(|_| page.rows.len() == rest.limit).map(|row| row.run_id.clone());
         found.extend(ids(&page.rows));
-        match page.searched_to.map(|to| to.run).or(last) {
-            Some(run) => rest.after = Some(run),
-            None => return found,
+        rest.after_place = page.searched_to;
+        match page.rows.last() {
+            Some(last) if page.rows.len() == rest.limit => rest.after = Some(last.run_id.clone()),
+            _ if rest.after_place.is_none() => return found,
+            _ => (),
         }
     }
 }
@@ -336,26 +338,38 @@ pub(crate) fn a_search_ends_after_its_number_of_reads(backend: &Backend) {
     let text = |text: &str| Some(text.to_owned());
     let team = vec![(NAMES[0].to_owned(), VALUES[0].to_owned())];
     let all = || Filter { limit: 1, ..Filter::default() };
-    // Where each search ends that may read 20 runs: the runs have the numbers 0 to 59, the last one is read first.
+    // True: the search ends after 20 of the 60 runs, of which the last one is read first.
     let cases = [
-        (Filter { min_duration_ms: Some(9), ..all() }, Some("run-40")),
-        (Filter { text: text("card"), ..all() }, Some("run-40")),
-        (Filter { status: text("failed"), min_duration_ms: Some(9), ..all() }, Some("run-40")),
-        (Filter { labels: team.clone(), version: Some(2), ..all() }, Some("run-40")),
-        (Filter { flow: text("pay"), trigger: text("trigger-0"), version: Some(2), ..all() }, Some("run-40")),
+        (Filter { min_duration_ms: Some(9), ..all() }, true),
+        (Filter { text: text("card"), ..all() }, true),
+        (Filter { status: text("failed"), min_duration_ms: Some(9), ..all() }, true),
+        (Filter { labels: team.clone(), version: Some(2), ..all() }, true),
+        (Filter { flow: text("pay"), trigger: text("trigger-0"), version: Some(2), ..all() }, true),
         // The index of the flow and that of the error have one entry.
-        (Filter { flow: text("ship"), min_duration_ms: Some(9), ..all() }, None),
-        (Filter { error: text("http_timeout"), text: text("card"), labels: team, ..all() }, None),
+        (Filter { flow: text("ship"), min_duration_ms: Some(9), ..all() }, false),
+        (Filter { error: text("http_timeout"), text: text("card"), labels: team, ..all() }, false),
     ];
-    for (filter, end) in cases {
+    for (filter, ends) in cases {
         let page = store.runs().search(&tenant(), &filter, 20).unwrap();
-        assert_eq!(page.searched_to.as_ref().map(|to| to.run.as_str()), end, "{filter:?}");
+        assert_eq!(page.searched_to.is_some(), ends, "{filter:?}");
         if let Some(to) = page.searched_to {
             assert_eq!((page.rows, to.created), (Vec::new(), 20), "{filter:?}");
+            assert_eq!(to.to_string().parse(), Ok(to));
         }
         let found = store.runs().search_through(&tenant(), &filter, usize::MAX).unwrap();
         assert_eq!((ids(&found.rows), found.searched_to), (expected_of_one(&filter), None), "{filter:?}");
     }
+    // The runs below another one are read with the others of their error, also after they were removed.
+    for index in 60..100 {
+        Model { created: 40, below: true, ..model.clone() }.append(index, &store);
+    }
+    let failed = Filter { error: text("denied"), ..all() };
+    let page = store.runs().search(&tenant(), &failed, 20).unwrap();
+    assert!(page.rows.is_empty() && page.searched_to.is_some(), "{page:?}");
+    store.forget("run-0");
+    store.settle();
+    let rest = Filter { after_place: page.searched_to, ..failed };
+    assert_eq!(ids(&store.runs().search_through(&tenant(), &rest, usize::MAX).unwrap().rows), [named(59)]);
 }
 
 /// The only run that differs, if the filter selects it.

@@ -23,7 +23,7 @@ use super::{
     intake::{PathParam, QueryParams, parse_path_id},
     moment::Moment,
     page::fill_page,
-    search::{RunCount, RunQuery, list_counts},
+    search::{PLACE_MARK, RunCount, RunQuery, list_counts},
     withheld::missing_scope,
 };
 use flowcell_platform::{
@@ -320,7 +320,7 @@ pub(crate) async fn list(
     let filter = query.into_filter()?;
     let read = request.blocking(move |request| {
         let (runs, tenant) = (request.runs()?, request.tenant());
-        let all = Filter { after: None, ..filter.clone() };
+        let all = Filter { after: None, after_place: None, ..filter.clone() };
         let counts = group.map(|group| runs.count(tenant, &all, &group, MAX_COUNT_READS)).transpose()?;
         Ok((runs.search(tenant, &filter, MAX_READ_RUNS)?, counts))
     });
@@ -330,7 +330,7 @@ pub(crate) async fn list(
     let more = counts.as_ref().map(|counts| counts.more);
     // A page that was cut for its size goes on after its last run.
     let searched_to = searched_to.filter(|_| next.is_none());
-    let next = next.or_else(|| searched_to.as_ref().map(|to| to.run.to_string()));
+    let next = next.or_else(|| searched_to.map(|to| format!("{PLACE_MARK}{to}")));
     let searched_to = searched_to.map(|to| to.created);
     Ok(Json(RunPage { runs, next, searched_to, counts: counts.map(list_counts), more }))
 }

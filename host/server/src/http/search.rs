@@ -15,6 +15,9 @@ const DEFAULT_PAGE_RUNS: usize = 50;
 /// The maximum number of runs in a page.
 pub(crate) const MAX_PAGE_RUNS: usize = 500;
 
+/// The first character of a cursor that is a place in the list, and no run. No id of a run has it.
+pub(crate) const PLACE_MARK: char = '@';
+
 /// The status of a run.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -88,7 +91,7 @@ pub(crate) struct RunQuery {
     #[param(minimum = 1, maximum = 500)]
     limit: Option<u32>,
     /// The `next` of the previous page.
-    #[param(min_length = 1, max_length = 300, pattern = r"^[A-Za-z0-9_.:/\[\]-]+$")]
+    #[param(min_length = 1, max_length = 300, pattern = r"^[@A-Za-z0-9_.:/\[\]-]+$")]
     cursor: Option<String>,
 }
 
@@ -126,6 +129,15 @@ impl RunQuery {
         if self.version.is_some_and(|version| i32::try_from(version).is_err()) {
             return Err(ApiError::bad_request("`version` must be below 2^31"));
         }
+        let (mut after, mut after_place) = (None, None);
+        match self.cursor.as_deref().map(|cursor| (cursor, cursor.strip_prefix(PLACE_MARK))) {
+            None => (),
+            Some((cursor, None)) => after = Some(parse_run_id(cursor)?),
+            Some((_, Some(place))) => {
+                let wrong = |_| ApiError::bad_request("`cursor` must be the `next` of a page");
+                after_place = Some(place.parse().map_err(wrong)?);
+            }
+        }
         Ok(Filter {
             flow: self.flow,
             version: self.version,
@@ -141,7 +153,8 @@ impl RunQuery {
             retry_of: run(self.retry_of)?,
             min_duration_ms: self.min_duration_ms,
             max_duration_ms: self.max_duration_ms,
-            after: run(self.cursor)?,
+            after,
+            after_place,
             // One more than the page, which shows whether there is another page.
             limit: limit + 1,
         })

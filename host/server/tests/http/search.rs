@@ -133,10 +133,15 @@ fn a_page_that_has_read_many_runs_says_so_and_the_next_one_goes_on() {
     let more = (&page["counts"], &page["more"]);
     let counts = json!([{ "value": "succeeded", "runs": 45 }, { "value": "failed", "runs": 6 }]);
     assert_eq!((&page["runs"], more), (&json!([]), (&counts, &json!(false))), "{page}");
-    assert_eq!((&page["searchedTo"], &page["next"]), (&json!(1_700_000_000_100_u64), &json!("run-100")));
-    let next = served.get("/v1/runs?maxDurationMs=50&limit=3&cursor=run-100").json();
+    assert_eq!(page["searchedTo"], json!(1_700_000_000_100_u64));
+    let cursor = page["next"].as_str().unwrap();
+    assert!(cursor.starts_with("@1700000000100."), "{cursor}");
+    let next = served.get(&format!("/v1/runs?maxDurationMs=50&limit=3&cursor={cursor}")).json();
     assert_eq!((&next["runs"][0]["runId"], &next["next"]), (&json!("run-50"), &json!("run-48")));
     assert!(next.get("searchedTo").is_none(), "{next}");
+    for wrong in ["@", "@1", "@1.", "@1.x", "@1.99999999999999999999", "@.1"] {
+        assert_eq!(served.get(&format!("/v1/runs?cursor={wrong}")).status, 400, "{wrong}");
+    }
     // A page that is full before tells nothing.
     assert!(served.get("/v1/runs?minDurationMs=50&limit=3").json().get("searchedTo").is_none());
     assert_eq!(ids(&served, "maxDurationMs=2&cursor=run-3"), ["run-2", "run-1", "run-0"]);
