@@ -186,6 +186,7 @@ impl JobFilter {
             min_duration_ms: self.min_duration_ms,
             max_duration_ms: self.max_duration_ms,
             after,
+            after_place: None,
             limit,
         }
     }
