@@ -331,8 +331,16 @@ pub(crate) fn a_search_ends_after_its_number_of_reads(backend: &Backend) {
     for index in 0..60_u64 {
         // One run is of another flow, has another error and took longer.
         let other = Model { flow: 2, error: (0, None, 0), duration: 9, ..model.clone() };
-        let one = if index == 9 { other } else { model.clone() };
+        let early = Model { error: (2, None, 1), ..model.clone() };
+        let one = match index {
+            1 => early,
+            9 => other,
+            _ => model.clone(),
+        };
         Model { created: index / 2, ..one }.append(index as usize, &store);
+    }
+    for index in 60..100 {
+        Model { below: true, error: (2, None, 1), ..model.clone() }.append(index, &store);
     }
     let store = reopen(backend, store);
     let text = |text: &str| Some(text.to_owned());
@@ -359,17 +367,14 @@ pub(crate) fn a_search_ends_after_its_number_of_reads(backend: &Backend) {
         let found = store.runs().search_through(&tenant(), &filter, usize::MAX).unwrap();
         assert_eq!((ids(&found.rows), found.searched_to), (expected_of_one(&filter), None), "{filter:?}");
     }
-    // The runs below another one are read with the others of their error, also after they were removed.
-    for index in 60..100 {
-        Model { created: 40, below: true, ..model.clone() }.append(index, &store);
-    }
-    let failed = Filter { error: text("denied"), ..all() };
+    // The runs below another one are read with the others of their error, and may be removed before the search goes on.
+    let failed = Filter { error: text(ERRORS[2]), ..all() };
     let page = store.runs().search(&tenant(), &failed, 20).unwrap();
     assert!(page.rows.is_empty() && page.searched_to.is_some(), "{page:?}");
     store.forget("run-0");
     store.settle();
     let rest = Filter { after_place: page.searched_to, ..failed };
-    assert_eq!(ids(&store.runs().search_through(&tenant(), &rest, usize::MAX).unwrap().rows), [named(59)]);
+    assert_eq!(ids(&store.runs().search_through(&tenant(), &rest, usize::MAX).unwrap().rows), [named(1)]);
 }
 
 /// The only run that differs, if the filter selects it.
