@@ -94,7 +94,7 @@ impl Queue {
     /// messages.
     pub(super) fn keep_heard(&mut self, tenant: &str, target: &TargetSettings) -> u64 {
         let known = self.len();
-        // Each target has the numbers of what the process itself has left out.
+        // Each target has the numbers of the messages that the process itself has left out.
         let hears_place = |tenant: &str| tenant == OPERATORS || target.hears_tenant(tenant);
         self.messages.retain(|message| match message.kind {
             NoticeKind::LeftOut => hears_place(&message.tenant),

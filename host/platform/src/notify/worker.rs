@@ -104,7 +104,7 @@ impl Notifier {
                 Err(error) => {
                     // The senders go on. Without a look they get no further messages, and other processes take over.
                     tracing::error!("notifications have stopped: {error}");
-                    // A reload is told so, and does not wait.
+                    // A reload fails then, and does not wait.
                     drop(changes);
                     return while senders.join_next().await.is_some() {};
                 }

@@ -227,7 +227,7 @@ fn expected(models: &[Model], filter: &Filter) -> Vec<RunId> {
     found.into_iter().map(|(_, index)| named(index)).collect()
 }
 
-/// Returns the runs that searches find, each of which reads a number of runs and continues the one before.
+/// Returns the runs that a chain of searches finds. Each reads a number of runs and continues the last one.
 fn searched(store: &Store, filter: &Filter, reads: usize) -> Vec<RunId> {
     let (mut found, mut rest) = (Vec::new(), Filter { limit: 3, ..filter.clone() });
     loop {

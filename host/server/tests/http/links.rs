@@ -195,7 +195,7 @@ fn k2_the_audit_log_names_the_target_of_a_link() {
     let log = house.tenants().audit("a", 0, 100).unwrap();
     let entry = log.iter().find(|entry| entry.action == "gate.reply").unwrap();
     assert_eq!((entry.actor.as_str(), entry.subject.as_str()), ("link:ops", "r/ok"));
-    // A person with a token is told that a link was first.
+    // A person with a token learns that a link was first.
     let late = house.call("POST", "/v1/runs/r/gates/ok/reply", &json!({ "answer": "no" }));
     assert!(late.status == 409 && late.body.contains("link:ops"), "{late:?}");
 }
