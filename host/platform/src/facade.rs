@@ -76,9 +76,9 @@ impl Host {
     }
 
     /// Checks the text of a flow as [`Host::check_flow`] checks a file. The paths of packs and files in the flow are relative to
-    /// the folder in the source's name.
+    /// the folder in the source's name. The result is not remembered, since the text is usually one that somebody types.
     pub fn check_source(&self, source: &Source) -> CheckedFlow {
-        loading::check_in(self, source, Arc::new(Folder::of(Path::new(&source.name))), &Default::default())
+        loading::check_source(self, source)
     }
 
     /// Returns the node types and the names around a flow that is being written. Reads the folder of the flow.

@@ -27,7 +27,6 @@ pub(crate) mod outside;
 pub mod pack_changes;
 mod pack_sources;
 pub(crate) mod pin;
-mod pinned_flows;
 pub(crate) mod pushing;
 pub(crate) mod quota;
 mod reading;
@@ -145,7 +144,7 @@ struct Shared {
     /// The shared store. `None` if the store is not shared.
     shared: Option<Arc<dyn SharedRuns>>,
     checked: CheckedFlows,
-    pinned: pinned_flows::PinnedFlows,
+    pinned: checked::pinned_flows::PinnedFlows,
     /// Limits concurrent checks of inputs against schemas.
     inputs: FairSemaphore,
     /// Limits concurrent evaluations of costly expressions, and the runs that evaluate one or wait to do so.

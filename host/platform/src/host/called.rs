@@ -9,11 +9,11 @@ use parking_lot::Mutex;
 
 use super::{
     Host,
+    checked::pinned_flows::PinnedFlow,
     error::StartError,
     homes::{self, Homes},
     loaded::log_broken_rules,
     pin,
-    pinned_flows::PinnedFlow,
     renewal::Renewals,
 };
 use crate::{

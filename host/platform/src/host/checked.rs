@@ -4,37 +4,34 @@
 //! flow names, the agents, and the tenant's secrets and policy. So the result is reused while each lookup still gives
 //! the same, and the host has the same node types.
 
-use std::{collections::HashMap, path::PathBuf, sync::Arc};
+mod flow_cache;
+pub(super) mod pinned_flows;
+
+use std::{path::PathBuf, sync::Arc};
 
 use flowcell_contract::{Catalog, Tenant};
 use flowcell_flow::{CheckContext, CheckMode, Source};
 use parking_lot::Mutex;
 
 use crate::host::{
+    checked::flow_cache::{FlowCache, MAX_FLOW_TEXT_BYTES},
     folder::Folder,
     loaded::{CheckedFlow, LoadedFlow},
     reading::{Lookup, Surroundings},
 };
 
-/// Maximum number of remembered flows per tenant. If a tenant has this many, all of them are forgotten before one more
-/// is added.
+/// Maximum number of remembered flows per tenant.
 const MAX_FLOWS: usize = 64;
-/// Maximum number of bytes of text of the remembered flows of all tenants. If one more flow would exceed them, all
-/// flows are forgotten first.
-const MAX_TEXT_BYTES: usize = 64 * 1024 * 1024;
-/// Maximum size in bytes of text of a remembered flow, with the files that it names.
-const MAX_FLOW_TEXT_BYTES: usize = MAX_TEXT_BYTES / 64;
 /// Maximum number of lookups in the check of a flow. If the check made more, the flow is not remembered.
 const MAX_LOOKUPS: usize = 256;
 
 /// The checked flows of all tenants.
-#[derive(Default)]
-pub(super) struct CheckedFlows(Mutex<Known>);
+pub(super) struct CheckedFlows(Mutex<FlowCache<Key, Arc<Remembered>>>);
 
-#[derive(Default)]
-struct Known {
-    flows: HashMap<Tenant, HashMap<Key, Arc<Remembered>>>,
-    text: usize,
+impl Default for CheckedFlows {
+    fn default() -> CheckedFlows {
+        CheckedFlows(Mutex::new(FlowCache::new(MAX_FLOWS)))
+    }
 }
 
 /// The key of a remembered flow.
@@ -60,7 +57,6 @@ impl Key {
 struct Remembered {
     flow: LoadedFlow,
     lookups: Vec<Lookup>,
-    text: usize,
     /// The node types of the host at the check.
     types: Arc<Catalog>,
 }
@@ -78,7 +74,7 @@ impl CheckedFlows {
             return None;
         }
         let key = Key::new(source, folder);
-        self.0.lock().flows.get(tenant)?.get(&key).filter(|known| Arc::ptr_eq(&known.types, types)).cloned()
+        self.0.lock().get(tenant, &key).filter(|known| Arc::ptr_eq(&known.types, types)).cloned()
     }
 
     /// Returns the remembered result if the check made no lookups.
@@ -108,7 +104,7 @@ impl CheckedFlows {
 
     /// Forgets all flows.
     pub(super) fn forget_all(&self) {
-        *self.0.lock() = Known::default();
+        self.0.lock().clear();
     }
 
     /// Remembers a flow without errors. `lookups` are the lookups of its check, and `types` the node types of the host.
@@ -121,22 +117,11 @@ impl CheckedFlows {
         types: &Arc<Catalog>,
     ) {
         let Some(flow) = checked.flow.clone() else { return };
-        let text = flow.content.size();
-        if lookups.len() > MAX_LOOKUPS || text > MAX_FLOW_TEXT_BYTES {
+        if lookups.len() > MAX_LOOKUPS {
             return;
         }
-        let mut known = self.0.lock();
-        if known.text + text > MAX_TEXT_BYTES {
-            *known = Known::default();
-        }
-        let Known { flows, text: sum } = &mut *known;
-        let flows = flows.entry(tenant.clone()).or_default();
-        if flows.len() >= MAX_FLOWS {
-            *sum -= flows.drain().map(|(_, flow)| flow.text).sum::<usize>();
-        }
-        let key = Key::new(source, &flow.folder);
-        let before = flows.insert(key, Arc::new(Remembered { flow, lookups, text, types: types.clone() }));
-        *sum = *sum + text - before.map_or(0, |before| before.text);
+        let (key, text) = (Key::new(source, &flow.folder), flow.content.size());
+        self.0.lock().put(tenant, key, Arc::new(Remembered { flow, lookups, types: types.clone() }), text);
     }
 }
 
@@ -242,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_with_too_many_flows_loses_only_its_own() {
+    fn a_tenant_with_too_many_flows_loses_its_own_oldest() {
         let (host, folder) = (host(), tempfile::tempdir().unwrap());
         let numbered = |number: usize| flow(&format!("type: control.noop, input: {{ value: {number} }}"));
         let other = host.for_tenant("other".into());
@@ -250,12 +235,11 @@ mod tests {
         let first = graph(check(&host, &numbered(0), folder.path()));
         (1..MAX_FLOWS).for_each(|number| _ = graph(check(&host, &numbered(number), folder.path())));
         assert!(Arc::ptr_eq(&first, &graph(check(&host, &numbered(0), folder.path()))));
+        // The first flow was used last.
         graph(check(&host, &numbered(MAX_FLOWS), folder.path()));
+        assert!(Arc::ptr_eq(&first, &graph(check(&host, &numbered(0), folder.path()))));
+        (1..=MAX_FLOWS).for_each(|number| _ = graph(check(&host, &numbered(number), folder.path())));
         assert!(!Arc::ptr_eq(&first, &graph(check(&host, &numbered(0), folder.path()))));
         assert!(Arc::ptr_eq(&kept, &graph(check(&other, &numbered(0), folder.path()))));
-        // The count equals the remembered text.
-        let known = host.shared.checked.0.lock();
-        let texts = known.flows.values().flat_map(|flows| flows.values()).map(|flow| flow.text);
-        assert_eq!(known.text, texts.sum::<usize>());
     }
 }

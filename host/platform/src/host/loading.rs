@@ -68,7 +68,13 @@ pub(crate) fn check_in(host: &Host, source: &Source, folder: Arc<Folder>, start:
     let (around, types) = (surroundings(host, folder), host.catalog());
     let plain = *start == Start::default();
     let known = plain.then(|| host.shared.checked.get(&host.tenant, source, &around, &types)).flatten();
-    known.unwrap_or_else(|| check_anew(host, source, around, start, &types))
+    known.unwrap_or_else(|| check_anew(host, source, around, start, &types, Remember::IfSame))
+}
+
+/// Performs [`Host::check_source`].
+pub(crate) fn check_source(host: &Host, source: &Source) -> CheckedFlow {
+    let around = surroundings(host, Arc::new(Folder::of(Path::new(&source.name))));
+    check_anew(host, source, around, &Start::default(), &host.catalog(), Remember::Never)
 }
 
 /// Performs [`Host::checked_before`].
@@ -76,7 +82,23 @@ pub(crate) fn checked_before(host: &Host, source: &Source, folder: &Folder) -> O
     host.shared.checked.get_without_lookups(&host.tenant, source, folder, &host.catalog())
 }
 
-fn check_anew(host: &Host, source: &Source, around: Surroundings, start: &Start, types: &Arc<Catalog>) -> CheckedFlow {
+/// Whether the host keeps what a check gave.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Remember {
+    /// A later check of the same text takes it, while all that this one looked up gives the same.
+    IfSame,
+    /// The text is one of many that somebody types.
+    Never,
+}
+
+fn check_anew(
+    host: &Host,
+    source: &Source,
+    around: Surroundings,
+    start: &Start,
+    types: &Arc<Catalog>,
+    remember: Remember,
+) -> CheckedFlow {
     let since = Instant::now();
     let folder = around.folder.clone();
     let named = flowcell_flow::packs(source);
@@ -98,7 +120,8 @@ fn check_anew(host: &Host, source: &Source, around: Surroundings, start: &Start,
     // The engine has already charged for the scripts.
     host.shared.engine.charge(&host.tenant, since.elapsed().saturating_sub(reading.time_spent()));
     // A flow that names pack files or calls flows is not remembered, since those may change.
-    if named.is_empty() && *start == Start::default() && !reading.has_checked_called() {
+    let is_same = named.is_empty() && *start == Start::default() && !reading.has_checked_called();
+    if remember == Remember::IfSame && is_same {
         host.shared.checked.put(&host.tenant, source, &checked, reading.lookups(), types);
     }
     checked

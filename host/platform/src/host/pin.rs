@@ -17,7 +17,7 @@ use flowcell_runtime::{
 };
 use serde::Serialize;
 
-use super::{Host, known_pack::KnownPack, loading::register, pinned_flows::PinnedFlow};
+use super::{Host, checked::pinned_flows::PinnedFlow, known_pack::KnownPack, loading::register};
 use crate::{
     host::{
         catalog,
