@@ -189,13 +189,14 @@ pub(crate) async fn secrets(visit: Visit) -> Result<Page, Failure> {
     let main = html! {
         p .faint { "Flows can send secrets, and nothing shows their values: neither a page nor the API." }
         @if rows.is_empty() { (empty("No secret is set.", html! { p { "Set one below, or in a terminal." } })) } @else {
-            (list_table(None, "Secrets, by name", html! { th { "Name" } th { "For" } th { "Set" } th { span .hidden { "Remove" } } }, html! {
+            (list_table(None, "Secrets, by name", html! { th { "Name" } th { "For" } th { "Set" } th { "Expires" } th { span .hidden { "Remove" } } }, html! {
                 @for row in &rows {
                     @let name = text(row, "name");
                     tr {
                         td .id { (name) }
                         td { @for origin in list(row, "for") { code { (origin.as_str().unwrap_or_default()) } " " } }
                         td { (time(&row["updated"])) }
+                        td { @if row["expires"].is_u64() { (time(&row["expires"])) } @else { "no end" } }
                         td {
                             details .control { summary { "Remove…" }
                                 form method="post" action={ "/console/secrets/" (escaped(name)) "/remove" } {
@@ -217,6 +218,8 @@ pub(crate) async fn secrets(visit: Visit) -> Result<Page, Failure> {
                     p .hint { "8 bytes to 64 KiB. It is stored encrypted, and replaces an earlier value." } }
                 div .field { label for="for" { "For" } textarea #for name="for" rows="2" placeholder="https://api.example.com" spellcheck="false" {}
                     p .hint { "The servers that may receive it, one a line." } }
+                div .field { label for="days" { "Expires after days" } input #days name="days" inputmode="numeric" pattern="[0-9]*";
+                    p .hint { "When the server that issued it ends it: 1 to 365, or empty. A notification tells of it a week before." } }
                 button .primary { "Set" }
             }
         }
@@ -235,7 +238,15 @@ pub(crate) async fn set_secret(visit: Visit, form: Form) -> Result<Response, Fai
     }
     let origins: Vec<_> =
         form.text("for").unwrap_or_default().lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let body = json!({ "value": form.text("value").unwrap_or_default(), "for": origins });
+    let mut body = json!({ "value": form.text("value").unwrap_or_default(), "for": origins });
+    let days = form.text("days").unwrap_or_default().trim();
+    if !days.is_empty() {
+        let Some(lasts) = days.parse::<u64>().ok().and_then(|days| days.checked_mul(24 * 3_600_000)) else {
+            let why = "the secret was not set: write the days until it expires as a number from 1 to 365";
+            return Err(Failure::of(&visit, Refusal::new(StatusCode::BAD_REQUEST, "bad_request", why)));
+        };
+        body["expiresInMs"] = lasts.into();
+    }
     let path = format!("/v1/secrets/{}", escaped(name));
     let set = visit.call(Method::PUT, &path, Some(&body)).await;
     set.map_err(|refusal| Failure::of(&visit, refusal))?;

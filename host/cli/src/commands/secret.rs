@@ -1,6 +1,6 @@
 //! `flowcell secret`: manages the encrypted secrets of tenants in the store.
 
-use std::{env, io::Read as _};
+use std::{env, io::Read as _, time::Duration};
 
 use clap::{Args, Subcommand};
 use flowcell::{
@@ -11,6 +11,7 @@ use flowcell::{
 
 use crate::{
     cli_error::{CliError, Exit},
+    duration,
     options::{KeyArgs, PackArgs, StoreArgs, StoreLocation, TenantArgs},
     output::put_json,
     owner::operate_with,
@@ -53,6 +54,10 @@ pub(crate) struct SetArgs {
     /// Read the secret from this environment variable instead of standard input
     #[arg(long, value_name = "VARIABLE")]
     from_env: Option<String>,
+    /// The time after which the server that issued the secret ends it, such as `90d`, at most `365d`: notifications tell of
+    /// it beforehand [default: no end]
+    #[arg(long, value_name = "DUR", value_parser = duration::parse)]
+    expires: Option<Duration>,
     #[command(flatten)]
     secrets: SecretsArgs,
 }
@@ -97,9 +102,11 @@ pub(crate) struct RotateArgs {
 
 pub(super) fn execute(command: SecretCommand, terminal: Terminal) -> Result<Exit, CliError> {
     let (operation, keys, store) = match command {
-        SecretCommand::Set(SetArgs { name, origins, from_env, secrets }) => {
+        SecretCommand::Set(SetArgs { name, origins, from_env, expires, secrets }) => {
             let value = read_secret_value(from_env.as_deref())?;
-            (Operation::SetSecret { tenant: secrets.of.tenant, name, value, origins }, secrets.keys, secrets.of.store)
+            let lasts = expires.map(|expires| expires.as_millis() as u64);
+            let set = Operation::SetSecret { tenant: secrets.of.tenant, name, value, origins, lasts };
+            (set, secrets.keys, secrets.of.store)
         }
         SecretCommand::List(ListArgs { secrets }) => {
             (Operation::ListSecrets { tenant: secrets.of.tenant }, secrets.keys, secrets.of.store)

@@ -1,4 +1,4 @@
-//! A look at a tenant: at its runs, its quotas and its tokens.
+//! A look at a tenant: at its runs, its quotas, its tokens and its secrets.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::Host;
 
-/// Looks at the runs of a tenant, and at its quotas and tokens. Queues the messages.
+/// Looks at the runs of a tenant, and at its quotas, tokens and secrets. Queues the messages.
 pub(super) fn look_at_runs(
     shared: &Shared,
     host: &Host,
@@ -54,6 +54,21 @@ pub(super) fn look_at_runs(
                 Ok(found) => found.iter().for_each(|message| shared.queue(tenant, message, now)),
                 // Such as a damaged policy. It must not hold up the messages about tokens.
                 Err(error) => looked = looked.and(Err(error)),
+            }
+        }
+        if shared.any_hears(tenant, |of| of.hears_kind(NoticeKind::SecretExpires))
+            && progress.begins_look_at_secrets(now)
+        {
+            match watch::secrets(host, now) {
+                Ok(found) => {
+                    for (message, until) in found {
+                        if progress.tell_once(message.id.clone(), until) {
+                            shared.queue(tenant, &message, now);
+                        }
+                    }
+                }
+                // Such as a damaged row. It must not hold up the messages about runs.
+                Err(error) => tracing::warn!("cannot read the secrets of `{tenant}` for notifications: {error}"),
             }
         }
         for (message, until) in tokens {

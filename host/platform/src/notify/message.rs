@@ -37,13 +37,15 @@ pub enum NoticeKind {
     WebhookRefused,
     /// A token expires soon, or has expired.
     TokenExpires,
+    /// The server that issued a secret ends it soon, or has ended it.
+    SecretExpires,
     /// The number of messages that were left out. Not in the operator's file: each target gets it.
     LeftOut,
 }
 
 impl NoticeKind {
     /// All kinds that a file may name.
-    pub const ALL: [NoticeKind; 9] = [
+    pub const ALL: [NoticeKind; 10] = [
         NoticeKind::GateOpened,
         NoticeKind::RunFailed,
         NoticeKind::RunBlocked,
@@ -53,6 +55,7 @@ impl NoticeKind {
         NoticeKind::StoreTrouble,
         NoticeKind::WebhookRefused,
         NoticeKind::TokenExpires,
+        NoticeKind::SecretExpires,
     ];
 
     /// Returns the name in files and messages.
@@ -67,6 +70,7 @@ impl NoticeKind {
             NoticeKind::StoreTrouble => "store_trouble",
             NoticeKind::WebhookRefused => "webhook_refused",
             NoticeKind::TokenExpires => "token_expires",
+            NoticeKind::SecretExpires => "secret_expires",
             NoticeKind::LeftOut => "left_out",
         }
     }
@@ -212,6 +216,7 @@ impl Message {
             NoticeKind::StoreTrouble => "The store has trouble",
             NoticeKind::WebhookRefused => "A trigger refuses posts",
             NoticeKind::TokenExpires => "A token expires",
+            NoticeKind::SecretExpires => "A secret expires",
             NoticeKind::LeftOut => "Notifications were left out",
         };
         let flow = self.flow.as_ref().map(|flow| format!(": {flow}")).unwrap_or_default();

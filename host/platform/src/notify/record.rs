@@ -37,6 +37,9 @@ pub(super) const MAX_REPORTED: usize = 2_000;
 /// The age in milliseconds above which an event is old news after a start.
 pub(super) const MAX_AGE_MS: u64 = 24 * 3_600_000;
 
+/// The time in milliseconds after which the secrets of a tenant are looked at again.
+const SECRETS_MS: u64 = 3_600_000;
+
 /// The progress of a tenant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -63,6 +66,9 @@ pub(super) struct Progress {
     pub(super) reported_from: u64,
     /// Other reported events, with the times until which they are remembered.
     pub(super) once: BTreeMap<String, u64>,
+    /// The secrets are looked at again from this time on.
+    #[serde(skip)]
+    next_look_at_secrets: u64,
 }
 
 /// The place in a second look.
@@ -90,8 +96,18 @@ impl Progress {
             self.complete = self.complete.min(now);
             self.forgotten = self.forgotten.min(now);
             self.reported_from = self.reported_from.min(now);
+            self.next_look_at_secrets = 0;
             self.second = None;
         }
+    }
+
+    /// Returns whether the secrets are looked at now: once an hour, since all of them are read.
+    pub(super) fn begins_look_at_secrets(&mut self, now: u64) -> bool {
+        let is_due = now >= self.next_look_at_secrets;
+        if is_due {
+            self.next_look_at_secrets = now + SECRETS_MS;
+        }
+        is_due
     }
 
     /// Returns the time from which a second look reads the runs.

@@ -17,7 +17,7 @@ use super::{
     record::{LEASE, Lease, MAX_REPORTED, MAX_SEEN, OVERLAP_MS, Progress},
     scan::Look,
     sender::{FIRST_WAIT, wait_after},
-    watch::StoreWatch,
+    watch::{StoreWatch, secrets},
 };
 use crate::Host;
 
@@ -347,6 +347,39 @@ nodes:
     assert!(progress.reported.is_empty());
     // What happened before the first start is old news.
     assert_eq!(look(&host, &mut Progress::starting(host.now() + 1), 9, true), (vec![], true));
+}
+
+#[test]
+fn a_secret_that_ends_is_told_a_week_before_and_on_the_day() {
+    const DAY: u64 = 24 * 3_600_000;
+    let host = Host::builder().build().unwrap();
+    let set = |name: &str, days: Option<u64>| {
+        let lasts = days.map(|days| days * DAY);
+        host.vault().set_expiring(host.tenant(), "test", name, "hunter2-hunter2", &[], lasts).unwrap()
+    };
+    set("endless", None);
+    set("short", Some(13));
+    let ends = set("api-token", Some(14)).expires.unwrap();
+    let told = |now: u64| {
+        let found = secrets(&host, now).unwrap();
+        assert!(found.iter().all(|(_, until)| *until == ends + 2 * DAY), "{found:?}");
+        found.into_iter().map(|(message, _)| (message.id, message.about)).collect::<Vec<_>>()
+    };
+    assert_eq!((told(ends - 7 * DAY - 1), told(ends + DAY + 1)), (vec![], vec![]));
+    let [(soon, before), (over, after)] = [&told(ends - 7 * DAY)[..], &told(ends)].concat().try_into().unwrap();
+    assert!(before.starts_with("the secret `api-token` expires at 2"), "{before}");
+    assert!(after.starts_with("the secret `api-token` has expired at 2"), "{after}");
+    assert_eq!((told(ends - 1)[0].0.as_str(), told(ends + DAY)[0].0.as_str()), (&*soon, &*over));
+    assert_ne!(soon, over);
+    // A new value has an end of its own, or none.
+    assert!(set("api-token", Some(15)).expires.unwrap() >= ends + DAY);
+    assert_ne!(secrets(&host, ends + DAY - 1).unwrap()[0].0.id, soon);
+    set("api-token", None);
+    assert_eq!(secrets(&host, ends).unwrap(), vec![]);
+    // All secrets of a tenant are read, so this happens once an hour.
+    let mut progress = Progress::starting(0);
+    let begins = [0, 1, 3_599_999, 3_600_000, 3_600_001].map(|now| progress.begins_look_at_secrets(now));
+    assert_eq!(begins, [true, false, false, true, false]);
 }
 
 #[test]

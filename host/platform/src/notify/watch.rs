@@ -1,4 +1,4 @@
-//! The messages that do not follow from runs: quotas, tokens, refused posts, and trouble of the store.
+//! The messages that do not follow from runs: quotas, tokens, secrets, refused posts, and trouble of the store.
 
 use std::time::{Duration, Instant};
 
@@ -14,14 +14,16 @@ use crate::{
     operate::{policy::Policy, usage::Used},
     shape::time,
     tenants::{TenantError, Tenants, token::TokenRow},
+    vault::{SecretRow, VaultError},
 };
 
 /// The part of a quota at which a first message is sent.
 const FIRST_SHARE: f64 = 0.8;
-/// The time in milliseconds before the end of a token at which a message is sent.
-const TOKEN_NOTICE_MS: u64 = 7 * DAY_MS;
-/// The minimum lifetime in milliseconds of a token with a message before its end. The tokens of browsers are shorter.
-const MIN_TOKEN_LIFE_MS: u64 = 14 * DAY_MS;
+/// The time in milliseconds before the end of a token or secret at which a message is sent.
+const END_NOTICE_MS: u64 = 7 * DAY_MS;
+/// The minimum lifetime in milliseconds of a token or secret with a message before its end. The tokens of browsers are
+/// shorter.
+const MIN_LIFE_MS: u64 = 14 * DAY_MS;
 const DAY_MS: u64 = 24 * 3_600_000;
 /// The time for which a trouble of the store must last.
 const TROUBLE_TIME: Duration = Duration::from_secs(5);
@@ -71,13 +73,7 @@ pub(super) fn tokens(host: &Host, now: u64) -> Result<Vec<TokenNotice>, TenantEr
     let all = Tenants::of(host).tokens(None)?.into_iter();
     let notice = |row: TokenRow| {
         let expires = row.expires.filter(|_| row.revoked.is_none())?;
-        let is_long = expires.saturating_sub(row.created) >= MIN_TOKEN_LIFE_MS;
-        let stage = match () {
-            () if !is_long => return None,
-            () if now < expires && expires - now <= TOKEN_NOTICE_MS => "soon",
-            () if now >= expires && now - expires <= DAY_MS => "over",
-            () => return None,
-        };
+        let stage = stage_of_end(row.created, expires, now)?;
         let place = [row.id.as_str(), &expires.to_string(), stage];
         let mut message = Message::new(NoticeKind::TokenExpires, &row.tenant, None, &place, now);
         let named = if row.name.is_empty() { String::new() } else { format!(" (`{}`)", name(&row.name)) };
@@ -86,6 +82,32 @@ pub(super) fn tokens(host: &Host, now: u64) -> Result<Vec<TokenNotice>, TenantEr
         Some((Tenant::from(row.tenant), message, expires + 2 * DAY_MS))
     };
     Ok(all.filter_map(notice).collect())
+}
+
+/// Returns the messages about the secrets of a tenant that expire within a week, and that have expired on the last day. Each
+/// has the time until which it is remembered.
+pub(super) fn secrets(host: &Host, now: u64) -> Result<Vec<(Message, u64)>, VaultError> {
+    let notice = |row: SecretRow| {
+        let expires = row.expires?;
+        let stage = stage_of_end(row.updated, expires, now)?;
+        let place = [row.name.as_str(), &row.version.to_string(), stage];
+        let mut message = Message::new(NoticeKind::SecretExpires, host.tenant().as_str(), None, &place, now);
+        let verb = if stage == "soon" { "expires" } else { "has expired" };
+        message.about = format!("the secret `{}` {verb} at {}", row.name, time(expires));
+        Some((message, expires + 2 * DAY_MS))
+    };
+    Ok(host.vault().list(host.tenant())?.into_iter().filter_map(notice).collect())
+}
+
+/// Returns whether something that was made for at least two weeks ends `soon` or is `over` since less than a day. Otherwise
+/// returns `None`.
+fn stage_of_end(made: u64, ends: u64, now: u64) -> Option<&'static str> {
+    let is_long = ends.saturating_sub(made) >= MIN_LIFE_MS;
+    match () {
+        () if is_long && now < ends && ends - now <= END_NOTICE_MS => Some("soon"),
+        () if is_long && now >= ends && now - ends <= DAY_MS => Some("over"),
+        () => None,
+    }
 }
 
 /// Returns the messages about the triggers that have refused posts repeatedly. Each has the key of its trigger and the time

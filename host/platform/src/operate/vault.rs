@@ -59,6 +59,8 @@ pub const MAX_SECRETS: usize = 1_000;
 pub const MAX_VALUE: usize = 64 * 1024;
 /// Minimum size of a secret in bytes. Texts are searched for secrets, and a shorter one would match too many of them.
 pub const MIN_VALUE: usize = 8;
+/// Maximum time in milliseconds after which a secret expires.
+pub const MAX_LIFETIME_MS: u64 = 365 * 24 * 3_600_000;
 /// Maximum number of origins of a secret.
 const MAX_ORIGINS: usize = 32;
 /// Maximum number of characters of a secret's name.
@@ -104,6 +106,8 @@ struct StoredSecret {
     version: u64,
     created: u64,
     updated: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expires: Option<u64>,
     /// The number of the data key that encrypts the secret.
     key: String,
     sealed: Sealed,
@@ -123,12 +127,15 @@ pub struct SecretRow {
     pub created: u64,
     /// The time when it was last set, in milliseconds since 1970.
     pub updated: u64,
+    /// The time when the server that issued it ends it, in milliseconds since 1970. The host still sends it then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires: Option<u64>,
 }
 
 impl StoredSecret {
     fn row(self, name: String) -> SecretRow {
-        let StoredSecret { origins, version, created, updated, .. } = self;
-        SecretRow { name, origins, version, created, updated }
+        let StoredSecret { origins, version, created, updated, expires, .. } = self;
+        SecretRow { name, origins, version, created, updated, expires }
     }
 
     /// Returns the texts that the encryption of the secret includes, such as the tenant, the name and the origins. If
@@ -167,7 +174,7 @@ impl Vault {
         Vault { documents, timers, key_place, opens_for_checks, keys, noted }
     }
 
-    /// Sets a secret that may be sent to these origins. The audit log records the actor.
+    /// Sets a secret without an end that may be sent to these origins. The audit log records the actor.
     pub fn set(
         &self,
         tenant: &Tenant,
@@ -176,6 +183,23 @@ impl Vault {
         value: &str,
         origins: &[String],
     ) -> Result<SecretRow, VaultError> {
+        self.set_expiring(tenant, actor, name, value, origins, None)
+    }
+
+    /// Sets a secret as [`Vault::set`] does. The server that issued it ends it after `lasts` milliseconds, of which a
+    /// notification tells beforehand.
+    pub fn set_expiring(
+        &self,
+        tenant: &Tenant,
+        actor: &str,
+        name: &str,
+        value: &str,
+        origins: &[String],
+        lasts: Option<u64>,
+    ) -> Result<SecretRow, VaultError> {
+        if lasts.is_some_and(|lasts| !(1..=MAX_LIFETIME_MS).contains(&lasts)) {
+            return Err(VaultError::Lifetime);
+        }
         check_name(name).map_err(|_| VaultError::Name)?;
         let ends = |text: &str| text.trim_matches(['\r', '\n']).len() == text.len();
         if !(MIN_VALUE..=MAX_VALUE).contains(&value.len()) || !ends(value) {
@@ -192,7 +216,8 @@ impl Vault {
             let seen = found.as_ref().map_or(0, |(_, seen)| *seen);
             let (version, created) = found.map_or((1, now), |(kept, _)| (kept.version + 1, kept.created));
             let sealed = Sealed::default();
-            let kept = StoredSecret { origins: origins.to_vec(), version, created, updated: now, key: number, sealed };
+            let (origins, expires) = (origins.to_vec(), lasts.map(|lasts| now + lasts));
+            let kept = StoredSecret { origins, version, created, updated: now, expires, key: number, sealed };
             let kept = kept.sealed(tenant, name, &key, value)?;
             if self.documents(tenant).put(SECRET, name, Some(&kept), seen)? {
                 self.note(tenant, actor, "secret.set", name, Outcome::Done)?;

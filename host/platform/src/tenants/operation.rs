@@ -127,6 +127,9 @@ pub enum Operation {
         value: Hidden,
         /// The servers that the secret may be sent to.
         origins: Vec<String>,
+        /// The time in milliseconds after which the server that issued it ends it. `None`: it has no end.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        lasts: Option<u64>,
     },
     /// Lists the secrets without their values.
     ListSecrets {
@@ -237,8 +240,9 @@ pub(super) fn operate(tenants: &Tenants, operation: &Operation) -> Result<Json, 
         Operation::Trigger { tenant, folder, trigger, act } => {
             Ok(to_json("triggers", &act_on_trigger(tenants, tenant, folder, trigger.as_ref(), act.as_ref())?)?)
         }
-        Operation::SetSecret { tenant, name, value, origins } => {
-            let row = tenants.vault().set(&tenants.existing_tenant(tenant)?, OPERATOR, name, value.text(), origins)?;
+        Operation::SetSecret { tenant, name, value, origins, lasts } => {
+            let (vault, tenant) = (tenants.vault(), tenants.existing_tenant(tenant)?);
+            let row = vault.set_expiring(&tenant, OPERATOR, name, value.text(), origins, *lasts)?;
             Ok(to_json("secret", &row)?)
         }
         Operation::ListSecrets { tenant } => {

@@ -27,12 +27,16 @@ pub(crate) struct SecretView {
     created: u64,
     /// The time when the secret was last set, in milliseconds since 1970.
     updated: u64,
+    /// The time when the server that issued the secret ends it, in milliseconds since 1970. The host still sends it then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    expires: Option<u64>,
 }
 
 impl From<SecretRow> for SecretView {
     fn from(row: SecretRow) -> SecretView {
-        let SecretRow { name, origins, version, created, updated } = row;
-        SecretView { name, origins, version, created, updated }
+        let SecretRow { name, origins, version, created, updated, expires } = row;
+        SecretView { name, origins, version, created, updated, expires }
     }
 }
 
@@ -45,7 +49,7 @@ pub(crate) struct SecretList {
 
 /// A secret to set.
 #[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct NewSecret {
     /// The value: 8 bytes to 64 KiB. No route shows it.
     #[schema(value_type = String, min_length = 8, max_length = 65536)]
@@ -53,15 +57,20 @@ pub(crate) struct NewSecret {
     /// The servers that may receive the secret, such as `https://api.example.com`.
     #[serde(rename = "for", default)]
     origins: Vec<String>,
+    /// The time in milliseconds after which the server that issued the secret ends it, at most 365 days. Default: no end.
+    #[schema(nullable = false, minimum = 1, maximum = 31_536_000_000_u64)]
+    expires_in_ms: Option<u64>,
 }
 
 impl From<VaultError> for ApiError {
     fn from(error: VaultError) -> ApiError {
         let status = match &error {
             VaultError::Unknown(_) => StatusCode::NOT_FOUND,
-            VaultError::Name | VaultError::Value | VaultError::Header(_) | VaultError::Origins(_) => {
-                StatusCode::UNPROCESSABLE_ENTITY
-            }
+            VaultError::Name
+            | VaultError::Value
+            | VaultError::Header(_)
+            | VaultError::Origins(_)
+            | VaultError::Lifetime => StatusCode::UNPROCESSABLE_ENTITY,
             VaultError::Changed(_) | VaultError::Document(DocumentError::Changed(_)) | VaultError::TooMany => {
                 StatusCode::CONFLICT
             }
@@ -97,10 +106,11 @@ pub(crate) async fn show(request: Request, PathParam(name): PathParam<String>) -
 pub(crate) async fn set(
     request: Request,
     PathParam(name): PathParam<String>,
-    Body(NewSecret { value, origins }): Body<NewSecret>,
+    Body(NewSecret { value, origins, expires_in_ms }): Body<NewSecret>,
 ) -> Result<Json<SecretView>, ApiError> {
     let set = move |request: &Request| {
-        Ok(request.host.vault().set(request.tenant(), request.actor(), &name, value.text(), &origins)?)
+        let (vault, actor) = (request.host.vault(), request.actor());
+        Ok(vault.set_expiring(request.tenant(), actor, &name, value.text(), &origins, expires_in_ms)?)
     };
     Ok(Json(request.blocking(set).await?.into()))
 }

@@ -27,6 +27,9 @@ fn t3_a_tenant_sets_lists_and_removes_secrets_and_no_value_is_returned() {
     for answer in [&set, &shown, &listed] {
         assert!(!answer.body.contains("hunter2"), "{answer:?}");
     }
+    assert!(set.json().get("expires").is_none(), "{set:?}");
+    let ends = ask(&a, "PUT", path, &json!({ "value": VALUE, "expiresInMs": 86_400_000 })).json();
+    assert_eq!(ends["expires"].as_u64().unwrap() - ends["updated"].as_u64().unwrap(), 86_400_000);
     // Another tenant may use the same name, and cannot see this secret.
     for method in ["GET", "DELETE"] {
         assert_eq!(ask(&b, method, path, &Value::Null).fault(), (404, "secret_not_found".into()), "{method}");
@@ -53,6 +56,8 @@ fn an_invalid_secret_is_refused_without_repeating_its_value() {
         ("n", json!({ "value": "hunter2\nhunter2", "for": ["https://api.example.com"] }), 422, "invalid_secret"),
         ("n", json!({ "value": "hunter2-h\u{fc}nter2", "for": ["https://api.example.com"] }), 422, "invalid_secret"),
         ("n", json!({ "value": "hunter2".repeat(3_000), "for": ["https://api.example.com"] }), 422, "invalid_secret"),
+        ("n", json!({ "value": VALUE, "expiresInMs": 0 }), 422, "invalid_secret"),
+        ("n", json!({ "value": VALUE, "expiresInMs": 365 * 86_400_000_u64 + 1 }), 422, "invalid_secret"),
         ("n", json!({ "value": VALUE, "more": 1 }), 400, "bad_request"),
         ("n", json!({}), 400, "bad_request"),
     ];

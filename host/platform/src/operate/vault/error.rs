@@ -19,6 +19,9 @@ pub enum VaultError {
     /// The origins of the secret are invalid.
     #[error("the origins of the secret are invalid: {0}")]
     Origins(String),
+    /// The time after which the secret expires is invalid.
+    #[error("a secret expires after 1 ms to 365 days, or has no end")]
+    Lifetime,
     /// The secret does not exist.
     #[error("the secret `{0}` does not exist; create it with `flowcell secret set {0}`")]
     Unknown(String),
@@ -73,7 +76,9 @@ impl VaultError {
     pub fn code(&self) -> &'static str {
         match self {
             VaultError::Name => "invalid_name",
-            VaultError::Value | VaultError::Header(_) | VaultError::Origins(_) => "invalid_secret",
+            VaultError::Value | VaultError::Header(_) | VaultError::Origins(_) | VaultError::Lifetime => {
+                "invalid_secret"
+            }
             VaultError::Unknown(_) => "secret_not_found",
             VaultError::TooMany => "too_many_secrets",
             VaultError::NoKey | VaultError::Key(_) | VaultError::NoTenantKey(_) => "secret_key_missing",
