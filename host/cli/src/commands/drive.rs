@@ -72,6 +72,7 @@ impl DriveArgs {
 
 pub(crate) fn execute(args: &DriveArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let place = require_durable(&args.store)?;
+    args.packs.check_keys(place)?;
     let host = args.packs.watched_host(&args.store, &args.server, &args.watch, !args.once)?;
     args.room.watch(&host);
     args.outbound.limit(&host);

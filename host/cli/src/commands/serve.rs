@@ -104,6 +104,7 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, CliE
         // `commands::parse` has printed the settings.
         return check::check(args, place, terminal);
     }
+    args.packs.check_keys(place)?;
     let tls = args.tls.files()?;
     let has_tls = tls.is_some();
     let notify = args.notify.file()?;

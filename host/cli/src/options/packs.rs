@@ -9,8 +9,10 @@ use std::{
 
 use clap::{Args, ValueHint};
 use flowcell::{
-    AddressRange, Host, HostBuilder, OpenStoreError, Reader, Runs, Simulate, control::Reach, open_shared_runs,
-    vault::KeySource,
+    AddressRange, Host, HostBuilder, OpenStoreError, Reader, Runs, Simulate,
+    control::Reach,
+    open_shared_runs,
+    vault::{KEY_FILE, KeySource},
 };
 
 use super::{
@@ -91,6 +93,17 @@ impl PackArgs {
     /// Returns options that set only these keys and the folder of files.
     pub(crate) fn with_keys_and_files(keys: KeyArgs, files: Option<PathBuf>) -> PackArgs {
         PackArgs { files, ..PackArgs::with_keys(keys) }
+    }
+
+    /// Fails if a key of the secrets cannot be used: a given one, or else the one in the folder of the store, if it has one.
+    pub(crate) fn check_keys(&self, place: StoreLocation<'_>) -> Result<(), CliError> {
+        let beside = match place {
+            StoreLocation::Folder(folder) if self.keys.secret_key.is_empty() => Some(folder.join(KEY_FILE)),
+            _ => None,
+        };
+        let beside = beside.filter(|file| file.exists()).map(KeySource::File);
+        let checked = self.keys.secret_key.iter().chain(&beside).try_for_each(KeySource::check);
+        checked.map_err(|error| CliError::wrong(format!("{error}; the option of the keys is `--secret-key`")))
     }
 
     pub(crate) fn host(&self) -> Result<Host, CliError> {

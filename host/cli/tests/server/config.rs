@@ -1,6 +1,6 @@
 //! Tests `flowcell serve --config`: the precedence of settings, and errors in the file.
 
-use std::fs;
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use crate::{
     client::ask,
@@ -100,6 +100,44 @@ fn the_check_says_that_the_server_would_refuse_other_machines_without_tokens() {
         assert_eq!(code, Some(0), "{told}");
         assert!(!told.contains("other machines"), "{told}");
     }
+}
+
+#[test]
+fn a_server_does_not_start_with_a_key_of_secrets_that_it_cannot_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = folder.path().join("kept/secret.key");
+    fs::create_dir(folder.path().join("kept")).unwrap();
+    fs::create_dir(folder.path().join("flows")).unwrap();
+    let write = |path: &Path, text: &str, mode: u32| {
+        fs::write(path, text).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    write(&folder.path().join("short.key"), "0123", 0o600);
+    write(&folder.path().join("open.key"), &"1".repeat(64), 0o644);
+    write(&folder.path().join("good.key"), &"1".repeat(64), 0o600);
+    write(&own, &"2".repeat(64), 0o640);
+    let cases: [(&[&str], &str); 5] = [
+        (&["--secret-key", "file:none.key"], "No such file"),
+        (&["--secret-key", "file:good.key,env:FLOWCELL_TEST_UNSET"], "FLOWCELL_TEST_UNSET is not set"),
+        (&["--secret-key", "file:short.key"], "write 64 hexadecimal digits"),
+        (&["--secret-key", "file:open.key"], "other users may read it (mode 644)"),
+        (&[], "other users may read it (mode 640)"),
+    ];
+    let commands = [&["serve", "--listen", "127.0.0.1:0"][..], &["serve", "--check"], &["drive", "--once"]];
+    for (given, why) in cases {
+        for command in commands {
+            let output = output_of(folder.path(), &[command, &["--state", "kept"], given].concat());
+            let (code, told) = (output.status.code(), stderr(&output));
+            assert!(
+                code == Some(2) && told.contains(why) && told.contains("--secret-key"),
+                "{command:?} {given:?}: {told}"
+            );
+            assert!(!told.contains("0123"), "{told}");
+        }
+    }
+    // A given key takes the place of the one beside the store.
+    let checked = output_of(folder.path(), &["serve", "--check", "--state", "kept", "--secret-key", "file:good.key"]);
+    assert_eq!(checked.status.code(), Some(0), "{}", stderr(&checked));
 }
 
 #[test]

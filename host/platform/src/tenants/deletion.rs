@@ -167,17 +167,22 @@ pub(super) fn delete(tenants: &Tenants, name: &str, flows: &Path, confirmed: boo
     erasure::forget_in_memory(&tenants.host, &tenant);
     // A request from before may have made a new key.
     tenants.vault().destroy_key(&tenant)?;
-    let overwritten = eraser.purge().unwrap_or_else(|error| {
-        tracing::warn!("the file of the store keeps free pages: {error}");
-        false
-    });
+    let purge = || {
+        eraser.purge().unwrap_or_else(|error| {
+            tracing::warn!("the file of the store keeps free pages: {error}");
+            false
+        })
+    };
+    let overwritten = purge();
     let certificate = certify(tenants, &removal, Rest { files, left, overwritten });
     bury(tenants, name, &certificate)?;
     tenants.note(OPERATORS, "tenant.delete", &removal.id, Outcome::Done)?;
     if !tenants.put::<TenantRecord>(TENANT, name, None, version)? {
         return Err(TenantError::Changed(name.to_owned()));
     }
-    Ok(Deletion::Done(Box::new(Certificate { tenant: Some(name.to_owned()), ..certificate })))
+    // The record of the tenant had its name until now.
+    let overwritten = overwritten && purge();
+    Ok(Deletion::Done(Box::new(Certificate { tenant: Some(name.to_owned()), overwritten, ..certificate })))
 }
 
 /// Fails if a process drives a run of a tenant.

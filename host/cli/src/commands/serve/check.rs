@@ -17,10 +17,11 @@ use crate::{
     terminal::{Terminal, counted},
 };
 
-/// Checks the files of TLS, notifications, services and packs, the store, whether other machines need tokens, and the
+/// Checks the files of TLS, the keys of secrets, notifications, services and packs, the store, whether other machines need tokens, and the
 /// flows. Reports each flow with an error.
 pub(super) fn check(args: &ServeArgs, place: StoreLocation<'_>, terminal: Terminal) -> Result<Exit, CliError> {
     args.tls.check(terminal)?;
+    args.packs.check_keys(place)?;
     // Building the host checks the files that the settings name, and connects to a shared store.
     let (builder, is_old) = match place {
         StoreLocation::Server(url) => (args.packs.builder().server(url), false),

@@ -96,6 +96,11 @@ impl KeySource {
         }
     }
 
+    /// Fails if the key cannot be used.
+    pub fn check(&self) -> Result<(), VaultError> {
+        self.key().map(drop)
+    }
+
     pub(super) fn key(&self) -> Result<Kek, VaultError> {
         let place = match self {
             KeySource::Environment(name) => format!("the environment variable {name}"),

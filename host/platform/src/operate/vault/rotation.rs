@@ -9,7 +9,7 @@
 use flowcell_contract::Tenant;
 use serde::{Deserialize, Serialize};
 
-use super::{DATA_KEY, DataKey, Kek, MAX_WRITE_TRIES, Outcome, SECRET, StoredSecret, Vault, VaultError};
+use super::{DATA_KEY, DataKey, Kek, KeyPlace, MAX_WRITE_TRIES, Outcome, SECRET, StoredSecret, Vault, VaultError};
 
 /// The result of a rotation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -69,8 +69,8 @@ impl Vault {
         Ok(rotated)
     }
 
-    /// Returns the secrets and data keys of a tenant that none of the given keys opens. Fails if the store does not
-    /// answer, or if a shared store is used without any key.
+    /// Returns the secrets and data keys of a tenant that none of the given keys opens, so all of them if none is given.
+    /// Fails if the store does not answer.
     pub fn lost(&self, tenant: &Tenant) -> Result<LostSecrets, VaultError> {
         let mut lost = LostSecrets::default();
         for (number, _) in self.documents(tenant).all::<DataKey>(DATA_KEY)? {
@@ -88,8 +88,12 @@ impl Vault {
     }
 
     /// Removes the secrets and data keys of a tenant that none of the given keys opens, so that the tenant can have
-    /// secrets again. The audit log records the actor and each secret.
+    /// secrets again. The audit log records the actor and each secret. Fails if the operator has given no key: then no
+    /// secret opens, also those that another process opens with its key.
     pub fn reset(&self, tenant: &Tenant, actor: &str) -> Result<LostSecrets, VaultError> {
+        if self.key_place == KeyPlace::Missing {
+            return Err(VaultError::NoKey);
+        }
         let lost = self.lost(tenant)?;
         for name in &lost.secrets {
             self.remove(tenant, actor, name)?;
@@ -211,5 +215,27 @@ fn is_lost<T>(opened: Result<T, VaultError>) -> Result<bool, VaultError> {
         Ok(_) => Ok(false),
         Err(error) if error.is_decryption_failure() => Ok(true),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use std::sync::Arc;
+
+    use flowcell_runtime::memory::{MemoryDocuments, SystemTimers};
+
+    use super::*;
+
+    #[test]
+    fn a_process_without_a_key_removes_no_secret_that_another_one_opens() {
+        let (documents, tenant) = (Arc::new(MemoryDocuments::default()), Tenant::local());
+        let vault = |place| Vault::new(documents.clone(), Arc::new(SystemTimers::default()), place, false);
+        let (with_key, without) = (vault(KeyPlace::Memory), vault(KeyPlace::Missing));
+        with_key.set(&tenant, "test", "a", "hunter2-hunter2", &[]).unwrap();
+        assert_eq!(without.lost(&tenant).unwrap().secrets, ["a"]);
+        assert_eq!(without.reset(&tenant, "test").unwrap_err().code(), "secret_key_missing");
+        assert_eq!(with_key.open(&tenant, "a").unwrap().as_deref().map(String::as_str), Some("hunter2-hunter2"));
     }
 }
