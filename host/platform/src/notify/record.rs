@@ -68,7 +68,7 @@ pub(super) struct Progress {
     pub(super) once: BTreeMap<String, u64>,
     /// The secrets are looked at again from this time on.
     #[serde(skip)]
-    next_look_at_secrets: u64,
+    pub(super) next_look_at_secrets: u64,
 }
 
 /// The place in a second look.
