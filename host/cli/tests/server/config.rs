@@ -24,6 +24,9 @@ fn the_command_line_wins_over_the_environment_and_that_over_the_file() {
     let text = "listen: 127.0.0.1:1\nname: [one, two]\nflows: kept\nproviders: other.yaml\nmaxConnections: 7\n\
                 secretKey: file:key\n";
     fs::write(folder.path().join("etc/flowcell.yaml"), text).unwrap();
+    let key = folder.path().join("etc/key");
+    fs::write(&key, "1".repeat(64)).unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
     let mut command = flowcell(folder.path());
     command.env("FLOWCELL_FLOWS", "from-here");
     let output =

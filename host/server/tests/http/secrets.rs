@@ -36,7 +36,7 @@ fn t3_a_tenant_sets_lists_and_removes_secrets_and_no_value_is_returned() {
     }
     assert_eq!(ask(&b, "GET", "/v1/secrets", &Value::Null).json()["secrets"], json!([]));
     assert_eq!(ask(&b, "PUT", path, &json!({ "value": "another-value" })).json()["for"], json!([]));
-    assert_eq!(ask(&a, "PUT", path, &body).json()["version"], 2);
+    assert_eq!(ask(&a, "PUT", path, &body).json()["version"], 3);
     assert_eq!(ask(&a, "DELETE", path, &Value::Null).status, 204);
     assert_eq!(ask(&a, "GET", path, &Value::Null).status, 404);
     assert_eq!(ask(&b, "GET", path, &Value::Null).status, 200);
