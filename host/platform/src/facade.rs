@@ -76,7 +76,7 @@ impl Host {
     }
 
     /// Checks the text of a flow as [`Host::check_flow`] checks a file. The paths of packs and files in the flow are relative to
-    /// the folder in the source's name. The result is not remembered, since the text is usually one that somebody types.
+    /// the folder in the source's name. The host does not keep the result, since an editor checks many texts once.
     pub fn check_source(&self, source: &Source) -> CheckedFlow {
         loading::check_source(self, source)
     }

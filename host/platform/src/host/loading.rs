@@ -82,12 +82,12 @@ pub(crate) fn checked_before(host: &Host, source: &Source, folder: &Folder) -> O
     host.shared.checked.get_without_lookups(&host.tenant, source, folder, &host.catalog())
 }
 
-/// Whether the host keeps what a check gave.
+/// Whether the host keeps the result of a check.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Remember {
-    /// A later check of the same text takes it, while all that this one looked up gives the same.
+    /// A later check of the same text uses the result while each lookup of the check gives the same.
     IfSame,
-    /// The text is one of many that somebody types.
+    /// An editor checks many texts once.
     Never,
 }
 

@@ -1,7 +1,7 @@
-//! Keeps what was computed from the text of a flow, within a share for each tenant and a limit for all of them.
+//! A cache of values that are computed from the text of a flow, with a limit for each tenant and one for all tenants.
 //!
 //! A checked flow takes about 60 times as much memory as its text, so the limits are far below the memory of a machine.
-//! What was used least recently is dropped first, one flow at a time, so no insertion frees much memory at once.
+//! The cache drops the least recently used flows, one at a time, so no insertion frees much memory at once.
 
 use std::hash::Hash;
 
@@ -29,7 +29,7 @@ struct Share<K: Hash + Eq, V> {
 }
 
 impl<K: Hash + Eq, V> Share<K, V> {
-    /// Drops the flow that was used least recently. Returns the size of its text.
+    /// Drops the least recently used flow. Returns the size of its text.
     fn drop_oldest(&mut self) -> Option<usize> {
         let (_, (_, text)) = self.flows.pop_lru()?;
         self.text -= text;
@@ -69,7 +69,7 @@ impl<K: Hash + Eq, V> FlowCache<K, V> {
         }
     }
 
-    /// Drops one flow of the tenant that has used its flows least recently.
+    /// Drops one flow of the least recently active tenant.
     fn drop_from_oldest_tenant(&mut self) {
         let Some((tenant, mut share)) = self.tenants.pop_lru() else { return };
         self.text -= share.drop_oldest().unwrap_or_default();
