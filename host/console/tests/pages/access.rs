@@ -98,6 +98,23 @@ fn forms_of_other_sites_are_refused_with_and_without_tenants() {
 }
 
 #[test]
+fn a_secret_is_set_with_the_days_until_it_expires() {
+    let local = local();
+    let set = |days: &str| post(&local, "/console/secrets", &[OWN], &format!("name=key&value=12345678&days={days}"));
+    for (days, status) in
+        [("x", 400), ("-1", 400), ("1.5", 400), ("99999999999999999999", 400), ("0", 422), ("366", 422)]
+    {
+        let refused = set(days);
+        assert!(refused.status == status && refused.body.contains("365"), "{days}: {refused:?}");
+    }
+    for (days, has_end) in [("3", true), ("", false)] {
+        assert_eq!(set(days).status, 303);
+        let page = ask(local.address, "GET", "/console/secrets", &[], "");
+        assert_eq!((page.body.contains("<td>no end</td>"), page.status), (!has_end, 200), "{days}: {page:?}");
+    }
+}
+
+#[test]
 fn a_code_logs_in_once_and_a_logout_ends_it() {
     let served = with_tenants();
     let code = flowcell_platform::tenants::login::create_code(
