@@ -56,7 +56,7 @@ fn key_file(folder: &Path, name: &str) -> PathBuf {
 }
 
 fn set(host: &Host, tenant: &str, name: &str, value: &str) {
-    host.vault().set(&Tenant::from(tenant), "test", name, value, &[]).unwrap();
+    host.vault().set(&Tenant::from(tenant), "test", name, value, &[], None).unwrap();
 }
 
 fn open(host: &Host, tenant: &str, name: &str) -> Result<Option<String>, VaultError> {
@@ -92,7 +92,7 @@ fn a_secret_set_again_has_the_next_version_and_names_and_values_have_limits() {
     let (host, tenant) = (memory(), local());
     let set = |name: &str, value: &str, origins: &[&str]| {
         let origins: Vec<_> = origins.iter().map(|origin| (*origin).to_owned()).collect();
-        host.vault().set(&tenant, "test", name, value, &origins)
+        host.vault().set(&tenant, "test", name, value, &origins, None)
     };
     let first = set("a", VALUE, &["https://api.example.com"]).unwrap();
     let second = set("a", "another value", &[]).unwrap();
@@ -130,7 +130,10 @@ fn t9_another_key_opens_nothing_and_that_is_audited() {
     assert_eq!(refused.code(), "secret_key_wrong");
     assert!(refused.to_string().contains("pass the right key with `--secret-key`"), "{refused}");
     // A secret is never encrypted under another key than the tenant's other secrets.
-    assert_eq!(wrong.vault().set(&Tenant::from("a"), "test", "b", VALUE, &[]).unwrap_err().code(), "secret_key_wrong");
+    assert_eq!(
+        wrong.vault().set(&Tenant::from("a"), "test", "b", VALUE, &[], None).unwrap_err().code(),
+        "secret_key_wrong"
+    );
     // Repeated failures are recorded once.
     open(&wrong, "a", "api-token").unwrap_err();
     assert_eq!(refusals(&wrong, "a"), ["host secret.read api-token"]);
@@ -355,13 +358,13 @@ fn t4_the_secret_of_another_tenant_is_unknown_to_checks_and_runs() {
         .unwrap();
     let (a, b) = (host.for_tenant(Tenant::from("a")), host.for_tenant(Tenant::from("b")));
     let origin = ["http://127.0.0.1:9".to_owned()];
-    host.vault().set(b.tenant(), "test", "theirs", VALUE, &origin).unwrap();
+    host.vault().set(b.tenant(), "test", "theirs", VALUE, &origin, None).unwrap();
     assert_eq!(findings(&b, asks("theirs")), Vec::<String>::new());
     let (foreign, nobodys) = (findings(&a, asks("theirs")), findings(&a, asks("nobodys")));
     assert!(foreign.len() == 1 && foreign[0].contains("the secret `theirs` does not exist"), "{foreign:?}");
     assert_eq!(foreign[0].replace("theirs", "nobodys"), nobodys[0], "whether others have it shows nowhere");
     // The grant is checked again when the request is sent.
-    host.vault().set(a.tenant(), "test", "theirs", VALUE, &origin).unwrap();
+    host.vault().set(a.tenant(), "test", "theirs", VALUE, &origin, None).unwrap();
     let flow = a.load_source(asks("theirs")).unwrap();
     host.vault().remove(a.tenant(), "test", "theirs").unwrap();
     let runner = a.runner(&flow, RunOptions::default()).unwrap();

@@ -12,7 +12,7 @@ use flowcell::{
     AddressRange, Host, HostBuilder, OpenStoreError, Reader, Runs, Simulate,
     control::Reach,
     open_shared_runs,
-    vault::{KEY_FILE, KeySource},
+    vault::{self, KeySource},
 };
 
 use super::{
@@ -95,14 +95,13 @@ impl PackArgs {
         PackArgs { files, ..PackArgs::with_keys(keys) }
     }
 
-    /// Fails if a key of the secrets cannot be used: a given one, or else the one in the folder of the store, if it has one.
+    /// Checks that the keys of the secrets can be used.
     pub(crate) fn check_keys(&self, place: StoreLocation<'_>) -> Result<(), CliError> {
-        let beside = match place {
-            StoreLocation::Folder(folder) if self.keys.secret_key.is_empty() => Some(folder.join(KEY_FILE)),
+        let folder = match place {
+            StoreLocation::Folder(folder) => Some(folder),
             _ => None,
         };
-        let beside = beside.filter(|file| file.exists()).map(KeySource::File);
-        let checked = self.keys.secret_key.iter().chain(&beside).try_for_each(KeySource::check);
+        let checked = vault::check_keys(&self.keys.secret_key, folder);
         checked.map_err(|error| CliError::wrong(format!("{error}; the option of the keys is `--secret-key`")))
     }
 

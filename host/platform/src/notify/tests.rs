@@ -355,7 +355,7 @@ fn a_secret_that_ends_is_told_a_week_before_and_on_the_day() {
     let host = Host::builder().build().unwrap();
     let set = |name: &str, days: Option<u64>| {
         let lasts = days.map(|days| days * DAY);
-        host.vault().set_expiring(host.tenant(), "test", name, "hunter2-hunter2", &[], lasts).unwrap()
+        host.vault().set(host.tenant(), "test", name, "hunter2-hunter2", &[], lasts).unwrap()
     };
     set("endless", None);
     set("short", Some(13));

@@ -45,7 +45,7 @@ pub(crate) use self::key::{KeyPlace, write_new as write_private};
 pub use self::{
     error::VaultError,
     hidden::Hidden,
-    key::{KEY_FILE, KeySource, exposure_warning, open_to_others},
+    key::{KEY_FILE, KeySource, check_keys, exposure_warning, open_to_others},
     rotation::{LostSecrets, Rotated},
 };
 use self::{
@@ -174,21 +174,9 @@ impl Vault {
         Vault { documents, timers, key_place, opens_for_checks, keys, noted }
     }
 
-    /// Sets a secret without an end that may be sent to these origins. The audit log records the actor.
+    /// Sets a secret that may be sent to these origins, and that its issuer ends after `lasts` milliseconds. The audit log
+    /// records the actor.
     pub fn set(
-        &self,
-        tenant: &Tenant,
-        actor: &str,
-        name: &str,
-        value: &str,
-        origins: &[String],
-    ) -> Result<SecretRow, VaultError> {
-        self.set_expiring(tenant, actor, name, value, origins, None)
-    }
-
-    /// Sets a secret as [`Vault::set`] does. The server that issued it ends it after `lasts` milliseconds, of which a
-    /// notification tells beforehand.
-    pub fn set_expiring(
         &self,
         tenant: &Tenant,
         actor: &str,

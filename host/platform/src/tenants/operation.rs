@@ -242,7 +242,7 @@ pub(super) fn operate(tenants: &Tenants, operation: &Operation) -> Result<Json, 
         }
         Operation::SetSecret { tenant, name, value, origins, lasts } => {
             let (vault, tenant) = (tenants.vault(), tenants.existing_tenant(tenant)?);
-            let row = vault.set_expiring(&tenant, OPERATOR, name, value.text(), origins, *lasts)?;
+            let row = vault.set(&tenant, OPERATOR, name, value.text(), origins, *lasts)?;
             Ok(to_json("secret", &row)?)
         }
         Operation::ListSecrets { tenant } => {

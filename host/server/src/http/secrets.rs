@@ -110,7 +110,7 @@ pub(crate) async fn set(
 ) -> Result<Json<SecretView>, ApiError> {
     let set = move |request: &Request| {
         let (vault, actor) = (request.host.vault(), request.actor());
-        Ok(vault.set_expiring(request.tenant(), actor, &name, value.text(), &origins, expires_in_ms)?)
+        Ok(vault.set(request.tenant(), actor, &name, value.text(), &origins, expires_in_ms)?)
     };
     Ok(Json(request.blocking(set).await?.into()))
 }

@@ -17,8 +17,8 @@ use crate::{
     terminal::{Terminal, counted},
 };
 
-/// Checks the files of TLS, the keys of secrets, notifications, services and packs, the store, whether other machines need tokens, and the
-/// flows. Reports each flow with an error.
+/// Checks the files of TLS, the keys of secrets, notifications, services and packs, the store, whether other machines need
+/// tokens, and the flows. Reports each flow with an error.
 pub(super) fn check(args: &ServeArgs, place: StoreLocation<'_>, terminal: Terminal) -> Result<Exit, CliError> {
     args.tls.check(terminal)?;
     args.packs.check_keys(place)?;

@@ -96,11 +96,6 @@ impl KeySource {
         }
     }
 
-    /// Fails if the key cannot be used.
-    pub fn check(&self) -> Result<(), VaultError> {
-        self.key().map(drop)
-    }
-
     pub(super) fn key(&self) -> Result<Kek, VaultError> {
         let place = match self {
             KeySource::Environment(name) => format!("the environment variable {name}"),
@@ -138,6 +133,16 @@ pub fn exposure_warning(folder: &Path) -> Option<String> {
     let mode = open_to_others(&fs::metadata(folder.join(STORE_FILE)).ok()?)?;
     let folder = folder.display();
     Some(format!("other users may read the store in {folder} (mode {mode:o}); run `chmod -R go= {folder}`"))
+}
+
+/// Checks that the operator's keys can be used: the given ones, or without any those beside the store in a folder.
+pub fn check_keys(given: &[KeySource], folder: Option<&Path>) -> Result<(), VaultError> {
+    let place = match folder {
+        _ if !given.is_empty() => KeyPlace::Given(given.to_vec()),
+        Some(folder) => KeyPlace::Beside(folder.to_owned()),
+        None => KeyPlace::Missing,
+    };
+    place.load().map(drop)
 }
 
 /// The place of the operator's keys.

@@ -233,7 +233,7 @@ mod tests {
         let (documents, tenant) = (Arc::new(MemoryDocuments::default()), Tenant::local());
         let vault = |place| Vault::new(documents.clone(), Arc::new(SystemTimers::default()), place, false);
         let (with_key, without) = (vault(KeyPlace::Memory), vault(KeyPlace::Missing));
-        with_key.set(&tenant, "test", "a", "hunter2-hunter2", &[]).unwrap();
+        with_key.set(&tenant, "test", "a", "hunter2-hunter2", &[], None).unwrap();
         assert_eq!(without.lost(&tenant).unwrap().secrets, ["a"]);
         assert_eq!(without.reset(&tenant, "test").unwrap_err().code(), "secret_key_missing");
         assert_eq!(with_key.open(&tenant, "a").unwrap().as_deref().map(String::as_str), Some("hunter2-hunter2"));
