@@ -58,7 +58,7 @@ pub(crate) struct NewSecret {
     #[serde(rename = "for", default)]
     origins: Vec<String>,
     /// The time in milliseconds after which the server that issued the secret ends it, at most 365 days. Default: no end.
-    #[schema(nullable = false, minimum = 1, maximum = 31_536_000_000_u64)]
+    #[schema(minimum = 1, maximum = 31_536_000_000_u64)]
     expires_in_ms: Option<u64>,
 }
 

@@ -64,7 +64,6 @@ pub(crate) struct TokenPage {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct TokenToCreate {
     /// A name, which no other valid token of the tenant has: 1 to 64 letters, digits, `-` and `_`.
-    #[schema(nullable = false)]
     name: Option<String>,
     /// The scopes of the token. The caller's token needs each of them.
     #[schema(min_items = 1)]
@@ -74,7 +73,7 @@ pub(crate) struct TokenToCreate {
     #[schema(max_length = 200)]
     note: String,
     /// The lifetime in milliseconds, at most 365 days. Default: 90 days.
-    #[schema(nullable = false, minimum = 1, maximum = 31_536_000_000_u64)]
+    #[schema(minimum = 1, maximum = 31_536_000_000_u64)]
     expires_in_ms: Option<u64>,
 }
 
