@@ -52,7 +52,7 @@ pub(crate) struct SecretList {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct NewSecret {
     /// The value: 8 bytes to 64 KiB. No route shows it.
-    // The shortest text of 8 bytes has 2 characters, which is what a schema counts.
+    // A schema counts characters, and 2 characters may have 8 bytes.
     #[schema(value_type = String, min_length = 2, max_length = 65536)]
     value: Hidden,
     /// The servers that may receive the secret, such as `https://api.example.com`.
