@@ -92,7 +92,7 @@ pub use flowcell_runtime::{
     export::ExportError,
     fact::{BlockReason, Resolution, RunEnd, Write},
     limits::MAX_COUNTED,
-    ports::{Counts, Filter, Group, LabelChange, MaybeStoreError, RunRow, Runs, Swept},
+    ports::{Counts, Filter, Group, LabelChange, MaybeStoreError, RunRow, Runs, Swept, Undeletable},
     rows,
     shared::{Offer, SharedRuns},
     sqlite::{
@@ -110,7 +110,7 @@ pub use flowcell_services::{
 pub use host::error::{Error, InputError, LoadError, StartError};
 pub use host::eval::{EvalError, Evaluated, MAX_EXPRESSION_BYTES};
 pub use host::loaded::{CheckedFlow, CheckedInput, LoadedFlow, UnknownNode};
-pub use host::retention::{DeleteError, LabelRunError, Removal, Undeletable};
+pub use host::retention::{DeleteError, LabelRunError, Removal};
 pub use host::stores::{open_shared_runs, open_whole_shared_store};
 pub use host::{Host, HostBuilder, agentic};
 pub use library::service::{FlowError, FlowService, StepLine};

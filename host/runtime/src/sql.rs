@@ -59,6 +59,7 @@ mod outage;
 mod presence;
 mod queue;
 mod recovery;
+mod remove;
 mod replication;
 mod runs;
 mod schema;

@@ -11,6 +11,9 @@ impl Journal for MemoryJournal {
     fn append(&self, entry: Entry) {
         let (durable, next_seq) = (entry.durable.clone(), entry.unit.next_seq());
         let mut runs = self.runs.lock();
+        if runs.refuses(&entry) {
+            return durable.refuse();
+        }
         self.tables.lock().apply(&entry);
         runs.append(entry);
         drop(runs);

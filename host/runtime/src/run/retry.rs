@@ -43,6 +43,8 @@ pub(super) struct Repeated {
     pub(super) run: Option<RunId>,
     /// The repeated part, and the outputs of the other nodes. `None`: everything is repeated.
     pub(super) part: Option<(Again, KeptOutputs)>,
+    /// The labels of the other run. An older version may have accepted other values.
+    pub(super) labels: Labels,
 }
 
 impl FlowRunner {
@@ -54,7 +56,7 @@ impl FlowRunner {
     /// another node: an answer at a gate, or about a call of an agent. That other node then runs again, too, with
     /// everything after it, unless `keep_answers` is true.
     pub fn retry(world: Arc<World>, run: &RunId, repeat: Repeat, options: RunOptions) -> Result<FlowRunner, OpenError> {
-        let Before { input, version, mut labels, pin, .. } = Before::read(&world, run)?;
+        let Before { input, version, labels, pin, .. } = Before::read(&world, run)?;
         let flow = world.flows.repeated(&pin).map_err(OpenError::Pin)?;
         let Repeat { from, keep_answers, renames } = repeat;
         if !renames.is_empty() {
@@ -66,9 +68,8 @@ impl FlowRunner {
         if let Some(again) = again.as_ref().filter(|again| !again.asks_again) {
             check_answers_kept(&world, &flow.graph, again)?;
         }
-        labels.extend(options.labels);
-        let repeated = Repeated { run: Some(run.clone()), part: again.clone().zip(kept) };
-        let runner = FlowRunner::repeating(repeated, flow, world, RunOptions { input, labels, version, ..options })?;
+        let repeated = Repeated { run: Some(run.clone()), part: again.clone().zip(kept), labels };
+        let runner = FlowRunner::repeating(repeated, flow, world, RunOptions { input, version, ..options })?;
         if !runner.is_new() {
             check_repeats(&runner, run, again.as_ref(), version)?;
         }
@@ -94,10 +95,8 @@ impl FlowRunner {
         let part = InVersion { from, kept: planned.kept, names };
         let kept = outputs_of(&world, &other.flow.graph, run, &part)?;
         let again = Again { run: run.clone(), from: None, in_version: Some(part), asks_again: !keep_answers };
-        let mut labels = before.labels;
-        labels.extend(options.labels);
-        let repeated = Repeated { run: Some(run.clone()), part: Some((again.clone(), kept)) };
-        let options = RunOptions { input: before.input, labels, version: other.version, ..options };
+        let repeated = Repeated { run: Some(run.clone()), part: Some((again.clone(), kept)), labels: before.labels };
+        let options = RunOptions { input: before.input, version: other.version, ..options };
         let runner = FlowRunner::repeating(repeated, other.flow, world, options)?;
         if !runner.is_new() {
             check_repeats(&runner, run, Some(&again), other.version)?;

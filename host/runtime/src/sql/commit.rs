@@ -12,6 +12,7 @@ use super::{
     claims::{Fence, Key},
     connection::{Arg, Connection, SqlError, args, placeholders},
     queue::Item,
+    remove::REMOVED,
     search::{self, RECORD_COLUMNS, record_values},
     side_writes,
     values::{hash, text, unwritable},
@@ -217,6 +218,7 @@ impl Commit<'_> {
             let sql = "SELECT id, epoch, owner, next_seq, tail FROM flowcell_runs WHERE tenant = ? AND hash = ?";
             let found = self.connection.row(sql, args![entry.tenant.as_str(), hash(entry.run.as_str())]).await?;
             let is_top = fence.row.is_none() && fence.top.1 == entry.run;
+                self.lock_repeated(entry, fence, record).await?;
             let Some(row) = found else {
                 self.shared.claims.lose(&fence.top);
                 return Err(SqlError::Again);
@@ -249,6 +251,20 @@ impl Commit<'_> {
             i64::from(record.depth),
             Arg::Int(parent),
             Arg::Int(top),
+    /// Locks the run that a new top run repeats, so that it is not removed meanwhile. If it was removed, the new run
+    /// cannot begin.
+    async fn lock_repeated(&mut self, entry: &Entry, fence: &Fence, record: &Record) -> Result<(), SqlError> {
+        let Some(repeated) = record.repeats.as_ref().filter(|_| record.depth == 0) else { return Ok(()) };
+        let sql = "SELECT standing FROM flowcell_runs WHERE tenant = ? AND hash = ? FOR UPDATE";
+        let found = self.connection.row(sql, args![entry.tenant.as_str(), hash(repeated.as_str())]).await?;
+        if found.map(|row| row.text(0)).transpose()?.as_deref() == Some(REMOVED) && self.shared.claims.fences() {
+            tracing::warn!(run = %entry.run, "the run does not begin: the run `{repeated}`, which it repeats, was removed");
+            self.shared.claims.lose(&fence.top);
+            return Err(SqlError::Again);
+        }
+        Ok(())
+    }
+
             text(record)?,
             Arg::Word("active"),
             Arg::Int(None),

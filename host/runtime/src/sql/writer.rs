@@ -13,7 +13,7 @@ use super::{
     erase, heartbeat,
     outage::{Blocked, Outages},
     queue::{Item, Turn},
-    search, sweep, work,
+    remove, search, sweep, work,
 };
 use crate::ports::{Entry, StoreError};
 
@@ -172,7 +172,7 @@ impl Writer {
                 }
                 Item::Entry(entry) => visible.settle(entry, fates.next().copied().unwrap_or(false)),
                 Item::Release(lease) => self.shared.claims.record_release(lease),
-                Item::Forget { .. } | Item::Turn(_) => {}
+                Item::Turn(_) => {}
             }
         }
         drop(visible);
@@ -202,6 +202,12 @@ impl Writer {
             Turn::Sweep(tenant, answer) => {
                 let swept = self.retry(async |connection| sweep::sweep(&shared, connection, &tenant).await).await;
                 _ = answer.send(swept);
+            }
+            Turn::Remove { tenant, runs, removing, answer } => {
+                let remove = async |connection: &mut Connection| {
+                    remove::remove(&shared, connection, &tenant, &runs, removing).await
+                };
+                _ = answer.send(self.retry(remove).await);
             }
             Turn::Erase(tenant, answer) => {
                 let erased = self.retry(async |connection| erase::erase(&shared, connection, &tenant).await).await;
