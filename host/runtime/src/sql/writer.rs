@@ -146,13 +146,17 @@ impl Writer {
         in_doubt: bool,
     ) -> Result<Vec<bool>, SqlError> {
         connection.begin().await?;
-        let mut commit = Commit { shared: &self.shared, connection, rows: &mut self.rows, in_doubt };
+        let mut commit = Commit { shared: &self.shared, connection, rows: &mut self.rows, in_doubt, witness: None };
         let written = commit.write(items).await?;
+        let witness = commit.witness.take();
         // A commit that is perhaps done already is not made again for the number.
-        let counts = !in_doubt && self.shared.epoch.increment_if_due(connection).await?;
+        let age = if in_doubt { None } else { self.shared.epoch.increment_if_due(connection).await? };
         connection.commit().await?;
-        if counts {
-            self.shared.epoch.increment_durable();
+        if let Some(age) = age {
+            self.shared.epoch.increment_durable(age);
+        }
+        if let Some(witness) = witness {
+            self.shared.epoch.record_witness(witness);
         }
         Ok(written)
     }
@@ -199,15 +203,15 @@ impl Writer {
                     self.retry(async |connection| work::take(&shared, connection, &tenant, now, limit).await).await;
                 _ = answer.send(found);
             }
-            Turn::Sweep(tenant, answer) => {
-                let swept = self.retry(async |connection| sweep::sweep(&shared, connection, &tenant).await).await;
-                _ = answer.send(swept);
-            }
             Turn::Remove { tenant, runs, removing, answer } => {
                 let remove = async |connection: &mut Connection| {
                     remove::remove(&shared, connection, &tenant, &runs, removing).await
                 };
                 _ = answer.send(self.retry(remove).await);
+            }
+            Turn::Sweep(tenant, answer) => {
+                let swept = self.retry(async |connection| sweep::sweep(&shared, connection, &tenant).await).await;
+                _ = answer.send(swept);
             }
             Turn::Erase(tenant, answer) => {
                 let erased = self.retry(async |connection| erase::erase(&shared, connection, &tenant).await).await;
