@@ -161,6 +161,13 @@ fn a_page_that_has_read_many_runs_says_so_and_the_next_one_goes_on() {
     for wrong in ["@", "@1", "@1.", "@1.x", "@1.99999999999999999999", "@.1"] {
         assert_eq!(served.get(&format!("/v1/runs?cursor={wrong}")).status, 400, "{wrong}");
     }
+    // The list of all tenants ends in the same way, at a time.
+    let page = served.get("/v1/admin/runs?maxDurationMs=50&limit=3").json();
+    assert_eq!((&page["runs"], &page["searchedTo"]), (&json!([]), &json!(1_700_000_000_100_u64)), "{page}");
+    assert_eq!(page["next"], "@1700000000100");
+    let next = served.get("/v1/admin/runs?maxDurationMs=50&limit=3&cursor=@1700000000100").json();
+    assert_eq!((&next["runs"][0]["runId"], &next["runs"][2]["runId"]), (&json!("run-50"), &json!("run-48")), "{next}");
+    assert!(next["next"].is_string() && next.get("searchedTo").is_none(), "{next}");
     // A page that is full before tells nothing.
     assert!(served.get("/v1/runs?minDurationMs=50&limit=3").json().get("searchedTo").is_none());
     assert_eq!(ids(&served, "maxDurationMs=2&cursor=run-3"), ["run-2", "run-1", "run-0"]);
