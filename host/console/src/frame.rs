@@ -98,7 +98,7 @@ impl Area {
 }
 
 /// The keys of the pages, for the list that `?` opens.
-const KEYS: [(&str, &str); 17] = [
+const KEYS: [(&str, &str); 18] = [
     ("?", "show these keys"),
     ("g h", "Home"),
     ("g r", "Runs"),
@@ -115,6 +115,7 @@ const KEYS: [(&str, &str); 17] = [
     ("↑ ↓", "in a picture: along its edges"),
     ("Ctrl Space", "in the editor: suggestions for the word at the caret"),
     ("F2", "in the editor: rename the node at the caret"),
+    ("← →", "in the editor: between the tabs of the files"),
     ("Esc Tab", "in the editor: leave the text"),
 ];
 

@@ -1,6 +1,10 @@
 //! The routes that lay out, inspect and test a flow. A test makes no calls to other systems.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::{
     Json,
@@ -47,6 +51,9 @@ pub(crate) struct FlowToRead {
     flow: Box<RawValue>,
     /// The version of a stored flow; by default the newest.
     version: Option<u32>,
+    /// The texts of the files that a whole flow names, by their paths relative to it. They are not stored.
+    #[serde(default)]
+    files: BTreeMap<String, String>,
 }
 
 /// The maximum number of bytes of a list of ids in [`Folded`].
@@ -102,6 +109,9 @@ pub(crate) struct FlowToTest {
     flow: Box<RawValue>,
     /// The version of a stored flow; by default the newest.
     version: Option<u32>,
+    /// The texts of the files that a whole flow names, by their paths relative to it. They are not stored.
+    #[serde(default)]
+    files: BTreeMap<String, String>,
     /// The input; its members take precedence over the flow's defaults.
     #[serde(default)]
     #[schema(value_type = Object)]
@@ -130,7 +140,7 @@ pub(crate) async fn graph(
     Body(asked): Body<FlowToRead>,
 ) -> Result<Response, ApiError> {
     let fold = folded.read()?;
-    let flow = start::load_or_check(&request, &asked.flow, asked.version).await?;
+    let flow = start::load_or_check_with(&request, &asked.flow, asked.version, asked.files).await?;
     let layout =
         request.computing(move |request| Ok(request.host.charged(|| places(flow.graph(), &fold, |_, _| None::<()>))));
     Ok(json_text(layout.await?))
@@ -179,7 +189,7 @@ pub(crate) async fn inspect_route(request: Request, Body(asked): Body<FlowToRead
 
 /// Describes a flow's inputs, outputs, nodes and edges without running it.
 pub(crate) async fn inspect(request: &Request, asked: FlowToRead) -> Result<Value, ApiError> {
-    let flow = start::load_or_check(request, &asked.flow, asked.version).await?;
+    let flow = start::load_or_check_with(request, &asked.flow, asked.version, asked.files).await?;
     request.clone().computing(move |_| Ok(flow_description(&flow))).await
 }
 
@@ -198,7 +208,8 @@ pub(crate) async fn test_route(request: Request, Body(asked): Body<FlowToTest>) 
 ///
 /// Returns 400 if the test does not end within 60 s.
 pub(crate) async fn test(request: &Request, asked: FlowToTest) -> Result<Value, ApiError> {
-    let flow = flows::with_home(request, start::load_or_check(request, &asked.flow, asked.version).await?).await?;
+    let flow = start::load_or_check_with(request, &asked.flow, asked.version, asked.files).await?;
+    let flow = flows::with_home(request, flow).await?;
     // A test ends with its request, so the permit for checks may be dropped with the request, too.
     let _turn = request.app.checks.take(request.tenant(), 1).await;
     let host = request.host.clone().simulating(Simulate::of(asked.simulate)).map_err(ApiError::bad_request)?;
