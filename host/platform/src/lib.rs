@@ -96,7 +96,7 @@ pub use flowcell_runtime::{
     limits::MAX_COUNTED,
     ports::{Counts, Filter, Group, LabelChange, MaybeStoreError, RunRow, Runs, Swept},
     rows,
-    shared::{Offer, SharedRuns},
+    shared::{Offer, SharedRuns, StoreProcess},
     sqlite::{
         BackupError, Compacted, FreeRoom, NewCopy, OpenStoreError, Reader, SqliteStore, release_reserve, remove_store,
         stop_process,

@@ -69,7 +69,7 @@ pub(super) fn remove_codes(tenants: &Tenants, is_due: impl Fn(&Code) -> bool) ->
     Ok(())
 }
 
-/// Exchanges a one-time code or a token of a tenant for the token of a browser.
+/// Exchanges a one-time code or a token, of a tenant or of the operators, for the token of a browser.
 pub(super) fn log_in(tenants: &Tenants, proof: &str) -> Result<Login, AuthError> {
     match proof.strip_prefix(PREFIX).and_then(|code| code.split_once('_')) {
         Some((id, secret)) => with_code(tenants, id, secret),
@@ -96,9 +96,7 @@ fn with_code(tenants: &Tenants, id: &str, secret: &str) -> Result<Login, AuthErr
 
 fn with_token(tenants: &Tenants, token: &str) -> Result<Login, AuthError> {
     let caller = tenants.identify(Some(token))?;
-    let (Some((id, _)), false) = (split_token(token), caller.is_operator()) else {
-        return Err(AuthError::Unknown);
-    };
+    let Some((id, _)) = split_token(token) else { return Err(AuthError::Unknown) };
     let known = tenants.get::<Token>(TOKEN, id).map_err(|_| AuthError::Unavailable)?;
     if known.is_none_or(|(known, _)| known.is_login) {
         return Err(AuthError::Unknown);
