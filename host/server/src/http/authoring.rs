@@ -68,6 +68,10 @@ pub(crate) struct Folded {
     fold: Option<String>,
     /// With `fold=all`: the ids of nodes whose bodies are shown all the same.
     open: Option<String>,
+    /// The number of a part of a large picture, from 0: the rows of about 400 nodes, with at most 800 edges of them. A
+    /// number that is too large stands for the last part. By default the whole picture.
+    #[param(minimum = 0)]
+    part: Option<u32>,
 }
 
 /// The picture of a run.
@@ -82,6 +86,10 @@ pub(crate) struct RunPicture {
     /// The number of an event: the states are those before it. By default those of now.
     #[param(minimum = 0)]
     before: Option<u64>,
+    /// The number of a part of a large picture, from 0: the rows of about 400 nodes, with at most 800 edges of them. A
+    /// number that is too large stands for the last part. By default the whole picture.
+    #[param(minimum = 0)]
+    part: Option<u32>,
 }
 
 impl Folded {
@@ -130,7 +138,8 @@ fn services() -> Vec<String> {
 ///
 /// The answer is that of `flowcell graph --format json`: `{ name, width, height, nodes, edges }` in pixels. The same flow
 /// always has the same places. A flow with errors is refused with its diagnostics. A node with a body that is left out has
-/// the number of nodes in it as `folded`.
+/// the number of nodes in it as `folded`. With `part`, the answer has `part`: `{ number, of, top, bottom, nodes,
+/// hasBodies, edgesLeftOut }`.
 #[utoipa::path(post, path = "/v1/graph", tag = "flows", operation_id = "lay_out_flow", params(Folded),
     request_body = FlowToRead,
     responses((status = 200, body = Object), (status = "default", body = ErrorBody)))]
@@ -140,9 +149,10 @@ pub(crate) async fn graph(
     Body(asked): Body<FlowToRead>,
 ) -> Result<Response, ApiError> {
     let fold = folded.read()?;
+    let part = folded.part.map(|part| part as usize);
     let flow = start::load_or_check_with(&request, &asked.flow, asked.version, asked.files).await?;
-    let layout =
-        request.computing(move |request| Ok(request.host.charged(|| places(flow.graph(), &fold, |_, _| None::<()>))));
+    let layout = request
+        .computing(move |request| Ok(request.host.charged(|| places(flow.graph(), &fold, part, |_, _| None::<()>))));
     Ok(json_text(layout.await?))
 }
 
@@ -157,9 +167,10 @@ pub(crate) async fn graph(
 pub(crate) async fn graph_of_run(
     request: Request,
     PathParam(id): PathParam<String>,
-    QueryParams(RunPicture { fold, open, before }): QueryParams<RunPicture>,
+    QueryParams(RunPicture { fold, open, before, part }): QueryParams<RunPicture>,
 ) -> Result<Response, ApiError> {
-    let (run, fold) = (parse_path_id(&id)?, Folded { fold, open }.read()?);
+    let (run, fold) = (parse_path_id(&id)?, Folded { fold, open, part }.read()?);
+    let part = part.map(|part| part as usize);
     let layout = request.reading(move |request| {
         request.row(&run)?;
         let tree = Tree::before(&request.host, &run, before.unwrap_or(u64::MAX))?;
@@ -167,7 +178,7 @@ pub(crate) async fn graph_of_run(
         let left_out = tree.left_out();
         let states = NodeStates::of(tree);
         let of_node = |owner: Option<&str>, id: &str| states.get(&(owner.map(str::to_owned), id.to_owned()));
-        let text = places(&graph, &fold, of_node);
+        let text = places(&graph, &fold, part, of_node);
         Ok(match text.strip_prefix('{').filter(|_| left_out > 0) {
             Some(rest) => format!("{{\"tasksLeftOut\":{left_out},{rest}"),
             None => text,
