@@ -64,20 +64,22 @@ pub(crate) async fn tenants(visit: Visit) -> Result<Page, Failure> {
                 p { a href="/console/manual/tenant" { "Tenants and tokens" } }
             }))
         }
-        (list_table(Some("tenants"), "Tenants, by name", html! { th { "Tenant" } th { "State" } th { "Runs" } th .number { "Live" } th { "Used today (UTC), of its quota" } th { "Created" } th { span .hidden { "Actions" } } }, html! {
-            @for tenant in tenants {
-                @let name = text(tenant, "name");
-                tr {
-                    td { a .id href={ "/console/operators/runs" (query(&[("tenant", name)])) } { (name) } }
-                    td { (standing(tenant)) }
-                    td { (counts(tenant)) }
-                    td .number { (live(tenant)) @if let Some(most) = tenant["maxLiveRuns"].as_u64() { " of " (most) } }
-                    td { (used(&tenant["usage"])) }
-                    td { @if tenant["created"].is_u64() { (time(&tenant["created"])) } }
-                    td { @if may_write && me["local"] != true { (switch(name, tenant["disabled"] == true)) } }
+        div #tenants data-live {
+            (list_table(Some("tenants"), "Tenants, by name", html! { th { "Tenant" } th { "State" } th { "Runs" } th .number { "Live" } th { "Used today (UTC), of its quota" } th { "Created" } th { span .hidden { "Actions" } } }, html! {
+                @for tenant in tenants {
+                    @let name = text(tenant, "name");
+                    tr {
+                        td { a .id href={ "/console/operators/runs" (query(&[("tenant", name)])) } { (name) } }
+                        td { (standing(tenant)) }
+                        td { (counts(tenant)) }
+                        td .number { (live(tenant)) @if let Some(most) = tenant["maxLiveRuns"].as_u64() { " of " (most) } }
+                        td { (used(&tenant["usage"])) }
+                        td { @if tenant["created"].is_u64() { (time(&tenant["created"])) } }
+                        td { @if may_write && me["local"] != true { (switch(name, tenant["disabled"] == true)) } }
+                    }
                 }
-            }
-        }))
+            }))
+        }
         nav .pages aria-label="Pages of the list" {
             @if !cursor.is_empty() { a rel="first" href=(HOME) { "First" } }
             @if let Some(next) = answer["next"].as_str() { a rel="next" href={ (HOME) (query(&[("cursor", next)])) } { "More" } }

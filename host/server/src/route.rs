@@ -83,6 +83,7 @@ fn table() -> Vec<Row> {
         (Known, routes!(me::me)),
         (Open, routes!(login::log_in)),
         (Open, routes!(login::log_out)),
+        (Known, routes!(login::create_code)),
         (Open, routes!(links::show_linked_question)),
         (Open, routes!(links::answer_by_link)),
         (Needs(Scope::MetricsRead), routes!(metrics::metrics)),

@@ -46,7 +46,7 @@ fn a_text_and_a_run_have_the_same_layout() {
 fn a_wide_picture_is_drawn_in_parts() {
     let served = Served::local();
     let noop = |id: String| json!({ "id": id, "type": "control.noop" });
-    let fan = 10_000;
+    let fan = 9_999;
     let nodes: Vec<_> =
         std::iter::once("root".to_owned()).chain((0..fan).map(|at| format!("n{at}"))).map(noop).collect();
     let edges: Vec<_> = (0..fan).map(|at| json!({ "from": "root", "to": format!("n{at}") })).collect();
