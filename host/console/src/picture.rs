@@ -171,7 +171,7 @@ pub(crate) fn picture(drawing: &Value, view: &View, here: &str, links: Option<&L
                 }
                 @for edge in edges {
                     @let label = if edge["on"] == "undo" { "undo" } else { text(&edge["label"], "text") };
-                    @if let (false, Some(at)) = (label.is_empty(), label_place(edge)) { text .label x=(at.0) y=(at.1) { (label) } }
+                    @if let (false, Some(at)) = (label.is_empty(), label_place(edge)) { text class={ "label" @if edge["label"].is_null() { " middle" } } x=(at.0) y=(at.1) { (label) } }
                 }
                 @for node in nodes.iter().filter(|node| view.has_links && node["body"] == true) { (toggle(node, view, here)) }
             }
@@ -263,7 +263,8 @@ fn draw_node(node: &Value, of_run: bool) -> Markup {
             }
             text .name x=(x + width / 2) y=(y + 19) { (fitting(id, (width - if of_run || is_frame { 56 } else { 16 }) / 8)) }
             text .kind x=(x + width / 2) y=(y + 36) { (fitting(&below, (width - 16) / 6)) }
-            @if !passes.is_empty() { svg x=(x + 6) y=(y + 39) width=(width - 12) height="4" { (bar(&passes)) } }
+            // In a frame the space below the name belongs to the boxes inside.
+            @if !passes.is_empty() { svg x=(x + 6) y=(if is_frame { y + 1 } else { y + 39 }) width=(width - 12) height="4" { (bar(&passes)) } }
         }
     }
 }

@@ -186,7 +186,10 @@ pub(crate) async fn task(visit: Visit, Path((id, task)): Path<(String, String)>)
             }
             a href=(events) { "Its events" }
         }
-        @if let Some(about) = about.filter(|about| about["error"].is_object()) { (error(&run, &about["error"])) }
+        // The only attempt has the same error below.
+        @let attempts = list(&detail, "attempts");
+        @let is_below = |about: &Value| attempts.len() == 1 && attempts[0]["error"]["message"] == about["error"]["message"];
+        @if let Some(about) = about.filter(|about| about["error"].is_object() && !is_below(about)) { (error(&run, &about["error"])) }
         // A task that undoes another is repeated with that one.
         @if about.is_none_or(|about| about["undoes"].is_null()) { (retry::form(&run, Some(&task))) }
         @if from > 0 { nav .pages aria-label="Attempts" { a rel="first" href=(at(0)) { "First attempts" } } }
