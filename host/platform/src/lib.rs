@@ -38,6 +38,7 @@
 //! | [`drive`] | starts and drives runs: triggers, sessions, channels |
 //! | notify | tells people outside about runs and trouble |
 //! | [`runs`] | what a run shows: its tasks, their inputs, and its open questions |
+//! | [`cases`] | test cases of flows |
 //! | [`library`] | a folder of flows with their versions, and runs of flows by name |
 //! | [`posted`] | the flows of tenants in a shared store |
 //! | [`tenants`] | the tenants of a server, their tokens, and the audit log |
@@ -51,6 +52,7 @@
 //! | store_errors | the errors of stores within other errors |
 
 mod cache;
+pub mod cases;
 #[cfg(unix)]
 pub mod control;
 pub mod drive;
@@ -94,7 +96,7 @@ pub use flowcell_runtime::{
     limits::MAX_COUNTED,
     ports::{Counts, Filter, Group, LabelChange, MaybeStoreError, RunRow, Runs, Swept, Undeletable},
     rows,
-    shared::{Offer, SharedRuns},
+    shared::{Offer, SharedRuns, StoreProcess},
     sqlite::{
         BackupError, Compacted, FreeRoom, NewCopy, OpenStoreError, Reader, SqliteStore, release_reserve, remove_store,
         stop_process,
@@ -115,7 +117,7 @@ pub use host::stores::{open_shared_runs, open_whole_shared_store};
 pub use host::{Host, HostBuilder, agentic};
 pub use library::service::{FlowError, FlowService, StepLine};
 pub use library::versions::{self, FlowVersion, MoveError, NoVersion, RetryError};
-pub use library::{FlowEntry, FlowLibrary, FlowSource, LibraryError, PostedFlow, PushError, StoredFlow};
+pub use library::{FlowEntry, FlowFiles, FlowLibrary, FlowSource, LibraryError, PostedFlow, PushError, StoredFlow};
 pub use operate::{audit, identity, policy, quota::QuotaError, retention, usage, vault};
 pub use runs::{agents, facts, inbox, inputs, timeline, tree, waiting};
 pub use world::simulate::Simulate;

@@ -3,6 +3,7 @@
 
 mod access;
 mod agents;
+mod beside;
 mod browser;
 mod bulk;
 mod editor;

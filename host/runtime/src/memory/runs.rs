@@ -73,12 +73,18 @@ impl RunTable {
 
     /// Returns the runs that a run has called.
     pub(super) fn children(&self, tenant: &Tenant, run: &RunId) -> Vec<RunId> {
-        let is_child = |record: &Record| record.parent.as_ref() == Some(run);
-        let children = self
-            .runs
-            .iter()
-            .filter(|((owner, _), child)| owner == tenant && child.record.as_ref().is_some_and(is_child));
-        children.map(|((_, id), _)| id.clone()).collect()
+        self.with_record(tenant, |record| record.parent.as_ref() == Some(run))
+    }
+
+    /// Returns the runs that repeat a run.
+    pub(super) fn repeats(&self, tenant: &Tenant, run: &RunId) -> Vec<RunId> {
+        self.with_record(tenant, |record| record.repeats.as_ref() == Some(run))
+    }
+
+    fn with_record(&self, tenant: &Tenant, is_wanted: impl Fn(&Record) -> bool) -> Vec<RunId> {
+        let wanted = |run: &StoredRun| run.record.as_ref().is_some_and(&is_wanted);
+        let found = self.runs.iter().filter(|((owner, _), run)| owner == tenant && wanted(run));
+        found.map(|((_, id), _)| id.clone()).collect()
     }
 
     /// Removes the runs that may be removed. Returns the others with their reasons.

@@ -26,6 +26,10 @@ impl Journal for MemoryJournal {
         Ok(self.runs.lock().children(tenant, run))
     }
 
+    fn repeats_of(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {
+        Ok(self.runs.lock().repeats(tenant, run))
+    }
+
     fn find(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Record>, StoreError> {
         self.runs.lock().record(tenant, run)
     }
