@@ -37,6 +37,7 @@
 //! | world | tools, services, and stand-ins for them |
 //! | [`drive`] | starts and drives runs: triggers, sessions, channels |
 //! | notify | tells people outside about runs and trouble |
+//! | sign_in | sign-in by OpenID Connect |
 //! | [`runs`] | what a run shows: its tasks, their inputs, and its open questions |
 //! | [`library`] | a folder of flows with their versions, and runs of flows by name |
 //! | [`posted`] | the flows of tenants in a shared store |
@@ -67,6 +68,8 @@ pub mod posted;
 pub mod runs;
 pub mod schedule;
 pub mod shape;
+#[cfg(unix)]
+pub mod sign_in;
 mod store_errors;
 #[cfg(unix)]
 pub mod tenants;
@@ -116,7 +119,7 @@ pub use host::{Host, HostBuilder, agentic};
 pub use library::service::{FlowError, FlowService, StepLine};
 pub use library::versions::{self, FlowVersion, MoveError, NoVersion, RetryError};
 pub use library::{FlowEntry, FlowLibrary, FlowSource, LibraryError, PostedFlow, PushError, StoredFlow};
-pub use operate::{audit, identity, policy, quota::QuotaError, retention, usage, vault};
+pub use operate::{account, audit, identity, policy, quota::QuotaError, retention, usage, vault};
 pub use runs::{agents, facts, inbox, inputs, timeline, tree, waiting};
 pub use world::simulate::Simulate;
 pub use world::test_run::{CallFixture, Fixtures, NodeFixture};

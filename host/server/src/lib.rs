@@ -75,7 +75,8 @@ use flowcell_platform::{
     jobs::worker::JobWorker,
     notify::Notifications,
     posted::cache::LOOK_INTERVAL,
-    reload::{NotificationsRead, ReadNotifications, Reloader},
+    reload::{NotificationsRead, ReadNotifications, ReadSignIn, Reloader, SignInRead},
+    sign_in::SignIns,
     supervisor::{AdmissionQueue, AdmissionReceiver, RunObserver, Supervisor},
     triggers::{TriggerTenants, Triggers, ends::EndedRun},
     usage::{FLUSH_INTERVAL, Usage},
@@ -105,6 +106,8 @@ pub struct Settings {
     pub pages: Option<Pages>,
     /// The notifications of this process, whose links answer gates, and whose file a reload reads. `None`: there are none.
     pub notifications: Option<Notifications>,
+    /// The sign-in by OpenID Connect, whose file a reload reads. `None`: there is none.
+    pub sign_ins: Option<SignIns>,
     /// Time between the request to stop and the stop, in which `/readyz` answers 503 and everything else goes on.
     pub drain_delay: Duration,
 }
@@ -169,8 +172,19 @@ impl Server {
     /// Returns an error if other machines can send requests without a token, if the certificate or its key cannot be
     /// used, or if the server cannot listen.
     pub async fn bind(host: Host, settings: Settings) -> Result<Server, ServeError> {
-        let Settings { listen, identity, flows, names, proxies, tls, limits, pages, notifications, drain_delay } =
-            settings;
+        let Settings {
+            listen,
+            identity,
+            flows,
+            names,
+            proxies,
+            tls,
+            limits,
+            pages,
+            notifications,
+            sign_ins,
+            drain_delay,
+        } = settings;
         let host = host.serving(flows.clone());
         check_guarded(listen, &proxies, &*identity)?;
         if identity.asks_for_tokens() {
@@ -199,6 +213,10 @@ impl Server {
             Some(notifications) => reloader.with_notifications(read_notifications(notifications)),
             None => reloader,
         };
+        let reloader = match sign_ins.clone() {
+            Some(sign_ins) => reloader.with_sign_in(read_sign_in(sign_ins)),
+            None => reloader,
+        };
         let reloader = Arc::new(match tls.clone() {
             Some(tls) => reloader.with_certificate(Arc::new(move || tls.reload())),
             None => reloader,
@@ -207,7 +225,7 @@ impl Server {
         let app = Arc::new(App::new(
             directory,
             triggers,
-            (reloader, notifications),
+            (reloader, notifications, sign_ins),
             (broadcasts, feeds),
             &limits,
             address.port(),
@@ -304,6 +322,14 @@ fn read_notifications(notifications: Notifications) -> ReadNotifications {
     Arc::new(move || {
         let notifications = notifications.clone();
         async move { Ok(NotificationsRead { targets: notifications.reload().await? }) }.boxed()
+    })
+}
+
+/// Returns what reads the file of the sign-in again.
+fn read_sign_in(sign_ins: SignIns) -> ReadSignIn {
+    Arc::new(move || {
+        let sign_ins = sign_ins.clone();
+        async move { Ok(SignInRead { issuers: sign_ins.reload().await? }) }.boxed()
     })
 }
 

@@ -39,7 +39,7 @@ use crate::{
         permit::RequestPermit,
         retry, runs,
         seats::counted_address,
-        secrets, socket, start, steer, tasks, tokens, triggers, usage, webhooks,
+        secrets, sign_in, socket, start, steer, tasks, tokens, triggers, usage, webhooks,
     },
     mcp, steps_api,
 };
@@ -83,6 +83,9 @@ fn table() -> Vec<Row> {
         (Known, routes!(me::me)),
         (Open, routes!(login::log_in)),
         (Open, routes!(login::log_out)),
+        (Open, routes!(sign_in::issuers)),
+        (Open, routes!(sign_in::begin)),
+        (Open, routes!(sign_in::finish)),
         (Open, routes!(links::show_linked_question)),
         (Open, routes!(links::answer_by_link)),
         (Needs(Scope::MetricsRead), routes!(metrics::metrics)),

@@ -3,7 +3,7 @@
 
 mod access;
 mod agents;
-mod browser;
+pub(super) mod browser;
 mod bulk;
 mod editor;
 mod kept;

@@ -41,6 +41,9 @@ pub(super) struct Token {
     /// True for the token of a browser, which a logout revokes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) is_login: bool,
+    /// The account whose session the token is. It is no longer valid once the account is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) account: Option<String>,
 }
 
 /// A token as operators see it, without its secret.
@@ -209,7 +212,7 @@ impl Tenants {
             self.check_token_name(tenant, name)?;
         }
         check_scopes(tenant, scopes)?;
-        self.add_token(lasts, |hash, created, expires| Token {
+        self.add_token(new_secret(), lasts, |hash, created, expires| Token {
             tenant: tenant.to_owned(),
             hash,
             scopes: scopes.to_vec(),
@@ -220,6 +223,7 @@ impl Tenants {
             revoked: None,
             parent: None,
             is_login: false,
+            account: None,
         })
     }
 
@@ -231,7 +235,7 @@ impl Tenants {
         parent: Option<String>,
         lasts: u64,
     ) -> Result<NewToken, TenantError> {
-        self.add_token(Some(lasts), |hash, created, expires| Token {
+        self.add_token(new_secret(), Some(lasts), |hash, created, expires| Token {
             tenant: tenant.to_owned(),
             hash,
             scopes,
@@ -242,16 +246,43 @@ impl Tenants {
             revoked: None,
             parent,
             is_login: true,
+            account: None,
         })
     }
 
-    /// Stores a new token. `token` makes it from the hash of its secret, the time, and the time when it expires.
+    /// Creates the token of a session of an account, which has a name and an id. `secret` is the id and the secret of the
+    /// token.
+    pub(super) fn create_session_token(
+        &self,
+        tenant: &str,
+        scopes: Vec<String>,
+        (name, account): (&str, &str),
+        secret: (String, String),
+        lasts: u64,
+    ) -> Result<NewToken, TenantError> {
+        self.add_token(secret, Some(lasts), |hash, created, expires| Token {
+            tenant: tenant.to_owned(),
+            hash,
+            scopes,
+            name: name.to_owned(),
+            note: "console".to_owned(),
+            created,
+            expires,
+            revoked: None,
+            parent: None,
+            is_login: true,
+            account: Some(account.to_owned()),
+        })
+    }
+
+    /// Stores a new token with this id and secret. `token` makes it from the hash of its secret, the time, and the time when
+    /// it expires.
     fn add_token(
         &self,
+        (id, secret): (String, String),
         lasts: Option<u64>,
         token: impl FnOnce(String, u64, Option<u64>) -> Token,
     ) -> Result<NewToken, TenantError> {
-        let (id, secret) = new_secret();
         let created = self.host.now();
         let expires = lasts.map(|lasts| created.saturating_add(lasts));
         let token = token(hash_secret(&secret), created, expires);

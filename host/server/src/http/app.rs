@@ -30,6 +30,7 @@ use super::{
     identity::{Caller, Identify, Scope},
     limits::Limits,
     permit::{MAX_HOOK_BYTES, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, RequestPermit},
+    sign_in_limiter::SignInLimiter,
     tenant_directory::TenantDirectory,
 };
 use crate::blocking::blocking;
@@ -39,6 +40,7 @@ use flowcell_platform::{
     notify::Notifications,
     reload::Reloader,
     run_locks::{RunLock, RunLocks},
+    sign_in::SignIns,
     supervisor::AdmissionQueue,
     triggers::Triggers,
     waiting,
@@ -74,6 +76,9 @@ pub(crate) struct App {
     pub(crate) reloader: Arc<Reloader>,
     /// The notifications, whose links answer gates. `None`: there are none.
     pub(crate) notifications: Option<Notifications>,
+    /// The sign-in by OpenID Connect. `None`: there is none.
+    pub(crate) sign_ins: Option<SignIns>,
+    pub(crate) returns: SignInLimiter,
     pub(crate) admission: AdmissionQueue,
     pub(crate) broadcasts: Arc<Broadcasts>,
     pub(crate) feeds: Arc<Feeds>,
@@ -106,7 +111,7 @@ impl App {
     pub(crate) fn new(
         directory: Arc<TenantDirectory>,
         triggers: Arc<Triggers>,
-        (reloader, notifications): (Arc<Reloader>, Option<Notifications>),
+        (reloader, notifications, sign_ins): (Arc<Reloader>, Option<Notifications>, Option<SignIns>),
         (broadcasts, feeds): (Arc<Broadcasts>, Arc<Feeds>),
         limits: &Limits,
         port: u16,
@@ -126,6 +131,8 @@ impl App {
             triggers,
             reloader,
             notifications,
+            sign_ins,
+            returns: SignInLimiter::default(),
             broadcasts,
             feeds,
             subscribers: FairSemaphore::new(limits.subscribers),
