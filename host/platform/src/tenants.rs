@@ -61,7 +61,7 @@ use listed::ListedTenants;
 use operation::Operation;
 use refusals::Refusals;
 pub use token::NewToken;
-use token::Token;
+use token::{Token, is_valid_name};
 use token_use::TokenUses;
 
 /// The actor in audit entries of operators.
@@ -218,12 +218,6 @@ pub struct TenantRow {
     /// True if the removal of the tenant has begun.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub being_removed: bool,
-}
-
-/// Returns whether a name consists of 1 to [`MAX_NAME`] letters, digits, `-` and `_`.
-fn is_valid_name(name: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-    (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(fits)
 }
 
 /// The tenants of a store. Clones share the cache of rejected tokens.

@@ -10,6 +10,7 @@
 //! | [`route`] | the table of routes and the access that each needs |
 //! | guard | the check of `Host` and `Origin` |
 //! | origin | the names by which clients reach the server |
+//! | reading | reads the files of notifications and of the sign-in again |
 //! | [`tls`] | the certificate and the key of the server |
 //! | blocking | work on threads that it may block |
 //! | http | the routes under `/v1` |
@@ -27,6 +28,7 @@ mod http;
 pub mod manual;
 pub mod mcp;
 mod origin;
+mod reading;
 pub mod route;
 pub mod steps_api;
 pub mod tls;
@@ -75,7 +77,7 @@ use flowcell_platform::{
     jobs::worker::JobWorker,
     notify::Notifications,
     posted::cache::LOOK_INTERVAL,
-    reload::{NotificationsRead, ReadNotifications, ReadSignIn, Reloader, SignInRead},
+    reload::Reloader,
     sign_in::SignIns,
     supervisor::{AdmissionQueue, AdmissionReceiver, RunObserver, Supervisor},
     triggers::{TriggerTenants, Triggers, ends::EndedRun},
@@ -210,11 +212,11 @@ impl Server {
         observer.listen_for(&directory.identity.tenants())?;
         let reloader = Reloader::new(host.clone()).with_flows(&directory.flows, triggers.clone());
         let reloader = match notifications.clone().filter(Notifications::has_file) {
-            Some(notifications) => reloader.with_notifications(read_notifications(notifications)),
+            Some(notifications) => reloader.with_notifications(reading::notifications(notifications)),
             None => reloader,
         };
         let reloader = match sign_ins.clone() {
-            Some(sign_ins) => reloader.with_sign_in(read_sign_in(sign_ins)),
+            Some(sign_ins) => reloader.with_sign_in(reading::sign_in(sign_ins)),
             None => reloader,
         };
         let reloader = Arc::new(match tls.clone() {
@@ -315,22 +317,6 @@ impl Server {
         app.host.stop_telemetry().await;
         driven.and(app.host.usage().flush()).and(app.identity.flush())
     }
-}
-
-/// Returns what reads the file of notifications again.
-fn read_notifications(notifications: Notifications) -> ReadNotifications {
-    Arc::new(move || {
-        let notifications = notifications.clone();
-        async move { Ok(NotificationsRead { targets: notifications.reload().await? }) }.boxed()
-    })
-}
-
-/// Returns what reads the file of the sign-in again.
-fn read_sign_in(sign_ins: SignIns) -> ReadSignIn {
-    Arc::new(move || {
-        let sign_ins = sign_ins.clone();
-        async move { Ok(SignInRead { issuers: sign_ins.reload().await? }) }.boxed()
-    })
 }
 
 /// Returns the worker of the jobs in the server's store.

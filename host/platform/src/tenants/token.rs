@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{
-    Outcome, TOKEN, TenantError, Tenants, is_valid_name,
+    MAX_NAME, Outcome, TOKEN, TenantError, Tenants,
     token_use::{IN_USE_MS, LastUse, TOKEN_USE, expiry_warning},
 };
 use crate::operate::{
@@ -84,6 +84,12 @@ pub struct NewToken {
     pub token: String,
     /// The time when it expires, in milliseconds since 1970. `None` means never.
     pub expires: Option<u64>,
+}
+
+/// Returns whether a name consists of 1 to [`MAX_NAME`] letters, digits, `-` and `_`.
+pub(super) fn is_valid_name(name: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(fits)
 }
 
 /// Splits a token into its id and its secret.
