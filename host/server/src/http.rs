@@ -13,6 +13,7 @@
 //! | broadcast | the broadcast of a run's events to many subscribers |
 //! | feeds, notices | the changes over all runs of a tenant, and their stream |
 //! | login, sign_in, cookie | the logins of browsers, sign-in by OpenID Connect, and the cookies of both |
+//! | machines | machines with the tokens of issuers |
 //! | triggers, webhooks, tenant_directory | routes of triggers, signed posts to them, and the tenants that have them |
 //! | event_filter | the selection of events in a page |
 //! | facts | the remembered facts of runs |
@@ -48,6 +49,7 @@ pub(crate) mod library;
 pub(crate) mod limits;
 pub(crate) mod links;
 pub(crate) mod login;
+pub(crate) mod machines;
 pub(crate) mod me;
 pub(crate) mod metrics;
 pub(crate) mod migrate;

@@ -3,6 +3,7 @@
 
 mod fake;
 mod hostile;
+mod machines;
 mod site;
 mod visitor;
 

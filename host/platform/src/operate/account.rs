@@ -41,6 +41,8 @@ pub struct Granted {
     pub scopes: Vec<String>,
     /// The lifetime of a session, in milliseconds.
     pub lasts: u64,
+    /// True for a machine, which may have more sessions than a person.
+    pub is_machine: bool,
 }
 
 /// The reason for which an account cannot be used.

@@ -59,8 +59,12 @@ pub struct IssuerSettings {
     pub title: Option<String>,
     /// The identifier of the issuer, exactly as its metadata and its tokens have it.
     pub issuer: String,
-    /// The name of this server at the issuer.
-    pub client_id: String,
+    /// The name of this server at the issuer, for people. `None`: people do not sign in with the issuer.
+    #[serde(default)]
+    pub client_id: Option<String>,
+    /// The audience of the tokens of machines. `None`: machines do not.
+    #[serde(default)]
+    pub audience: Option<String>,
     /// The place of the client's secret: `env:NAME` or `file:PATH`. `None`: a public client.
     #[serde(default)]
     pub client_secret_from: Option<String>,
@@ -147,7 +151,7 @@ impl SignInFile {
         for origin in &self.origins {
             check_origin(origin).map_err(|why| format!("`origins`: `{}` {why}", origin.escape_debug()))?;
         }
-        if self.origins.is_empty() && !self.issuers.is_empty() {
+        if self.origins.is_empty() && self.issuers.iter().any(|issuer| issuer.client_id.is_some()) {
             return Err("`origins` is missing: the addresses by which browsers reach the console, such as \
                         `https://flows.example.com`"
                 .to_owned());
@@ -176,9 +180,7 @@ impl IssuerSettings {
             return Err(format!("`title` has 1 to {MAX_TITLE_CHARS} characters"));
         }
         check_issuer(&self.issuer).map_err(|why| format!("`issuer` {why}"))?;
-        if self.client_id.is_empty() || self.client_id.len() > MAX_TEXT_BYTES {
-            return Err(format!("`clientId` has 1 to {MAX_TEXT_BYTES} bytes"));
-        }
+        self.check_names()?;
         if let Some(place) = &self.client_secret_from {
             place.parse::<SecretSource>().map_err(|why| format!("`clientSecretFrom`: {why}"))?;
         }
@@ -187,6 +189,26 @@ impl IssuerSettings {
             return Err(format!("`sessionHours` is a number from 1 to {MAX_SESSION_HOURS}"));
         }
         check_rules(&self.rules)
+    }
+
+    fn check_names(&self) -> Result<(), String> {
+        let wrong =
+            |name: &Option<String>| name.as_ref().is_some_and(|name| !(1..=MAX_TEXT_BYTES).contains(&name.len()));
+        if wrong(&self.client_id) || wrong(&self.audience) {
+            return Err(format!("`clientId` and `audience` have 1 to {MAX_TEXT_BYTES} bytes"));
+        }
+        match (&self.client_id, &self.audience) {
+            (None, None) => Err("`clientId` is missing, for people, or `audience`, for machines".to_owned()),
+            // A token of a person would be one of a machine, too.
+            (Some(id), Some(audience)) if id == audience => {
+                Err("`clientId` and `audience` must differ, so that no ID token of a person is one of a machine"
+                    .to_owned())
+            }
+            (None, Some(_)) if self.client_secret_from.is_some() || self.title.is_some() || self.scopes.is_some() => {
+                Err("`clientSecretFrom`, `title` and `scopes` need `clientId`".to_owned())
+            }
+            _ => Ok(()),
+        }
     }
 
     fn check_scopes(&self) -> Result<(), String> {
@@ -334,6 +356,12 @@ mod tests {
         let rule = |rest: &str| rules(&format!("{{ {rest} }}"));
         let table = [
             (issuer(""), "rules"),
+            (issuer(&format!(", rules: [{RULE}], audience: c")), "must differ"),
+            (issuer(&format!(", rules: [{RULE}]")).replace("clientId: c", "sessionHours: 1"), "`clientId` is missing"),
+            (
+                issuer(&format!(", rules: [{RULE}], scopes: [openid]")).replace("clientId", "audience"),
+                "need `clientId`",
+            ),
             (issuer(", rules: []"), "1 to 256"),
             (issuer(&format!(", rules: [{RULE}], sessionHours: 25")), "`sessionHours`"),
             (issuer(&format!(", rules: [{RULE}], scopes: [email]")), "`openid`"),
@@ -354,6 +382,8 @@ mod tests {
             let why = SignInFile::parse(&text).unwrap_err();
             assert!(why.contains(expected), "{expected}: {why}");
         }
+        let machines = rules(RULE).replace("origins: [https://flows.test]", "").replace("clientId", "audience");
+        assert!(SignInFile::parse(&machines).is_ok());
         let here = rules(RULE).replace("https://flows.test", "http://flowcell.localhost:7171");
         assert!(SignInFile::parse(&here).is_ok());
     }

@@ -61,8 +61,10 @@ struct Read<T> {
 #[derive(Deserialize)]
 struct Document {
     issuer: String,
-    authorization_endpoint: String,
-    token_endpoint: String,
+    #[serde(default)]
+    authorization_endpoint: Option<String>,
+    #[serde(default)]
+    token_endpoint: Option<String>,
     jwks_uri: String,
     #[serde(default)]
     token_endpoint_auth_methods_supported: Option<Vec<String>>,
@@ -72,8 +74,8 @@ struct Document {
 
 /// The checked metadata of an issuer.
 pub(super) struct Metadata {
-    pub(super) authorization: Url,
-    token: Url,
+    /// The page and the place of codes of an issuer for people.
+    people: Option<(Url, Url)>,
     keys: Url,
     /// True if the client's secret belongs into the form of an exchange.
     posts_secret: bool,
@@ -120,9 +122,18 @@ impl Issuer {
         self.metadata_in(&mut known).await.map_err(|why| self.unavailable(why))
     }
 
-    /// Checks an ID token, and returns its claims. Looks for new keys if its key is not known.
-    pub(super) async fn check(&self, token: &str, nonce: &str, now: u64) -> Result<Claims, SignInError> {
-        let expected = Expected { issuer: &self.settings.issuer, audience: &self.settings.client_id, nonce, now };
+    /// Returns the page of the issuer for people, and the place of its codes.
+    pub(super) fn people<'a>(&self, metadata: &'a Metadata) -> Result<&'a (Url, Url), SignInError> {
+        let missing = || "its metadata have no `authorization_endpoint` and `token_endpoint`".to_owned();
+        metadata.people.as_ref().ok_or_else(|| self.unavailable(missing()))
+    }
+
+    /// Checks an ID token, or without a nonce a token of a machine, and returns its claims. Looks for new keys if its key is
+    /// not known.
+    pub(super) async fn check(&self, token: &str, nonce: Option<&str>, now: u64) -> Result<Claims, SignInError> {
+        let own = if nonce.is_some() { &self.settings.client_id } else { &self.settings.audience };
+        let audience = own.as_deref().unwrap_or_default();
+        let expected = Expected { issuer: &self.settings.issuer, audience, nonce, now };
         let keys = self.keys(false).await?;
         let mut checked = check(token, &keys, &expected);
         if checked == Err(TokenError::UnknownKey) {
@@ -134,13 +145,15 @@ impl Issuer {
                 TokenError::UnknownKey => "is signed by a key that the issuer does not list",
                 TokenError::Wrong(why) => why,
             };
-            self.refused(format!("the ID token {why}"))
+            let what = if nonce.is_some() { "ID token" } else { "token" };
+            self.refused(format!("the {what} {why}"))
         })
     }
 
     /// Exchanges a code for an ID token.
     pub(super) async fn exchange(&self, code: &str, callback: &str, verifier: &str) -> Result<String, SignInError> {
         let metadata = self.metadata().await?;
+        let (_, place) = self.people(&metadata)?;
         let fields = [
             ("grant_type", "authorization_code"),
             ("code", code),
@@ -148,13 +161,13 @@ impl Issuer {
             ("code_verifier", verifier),
         ];
         let (headers, form) = self.signed_form(&fields, metadata.posts_secret)?;
-        let reply = post_form(&self.client, &metadata.token, headers, form).await;
+        let reply = post_form(&self.client, place, headers, form).await;
         self.read_exchange(&reply.map_err(|why| self.unavailable(why))?)
     }
 
     /// Returns a form with the name of the client, and its secret in the form or in a header.
     fn signed_form(&self, fields: &[(&str, &str)], posts_secret: bool) -> Result<(HeaderMap, String), SignInError> {
-        let (id, mut headers) = (self.settings.client_id.as_str(), HeaderMap::new());
+        let (id, mut headers) = (self.settings.client_id.as_deref().unwrap_or_default(), HeaderMap::new());
         let mut form = form_urlencoded::Serializer::new(String::new());
         form.extend_pairs(fields);
         match &self.secret {
@@ -315,8 +328,12 @@ impl Metadata {
         let methods = document.token_endpoint_auth_methods_supported;
         let has = |name: &str| methods.as_ref().is_some_and(|all| all.iter().any(|method| method == name));
         Ok(Metadata {
-            authorization: url("authorization_endpoint", &document.authorization_endpoint)?,
-            token: url("token_endpoint", &document.token_endpoint)?,
+            people: match (&document.authorization_endpoint, &document.token_endpoint) {
+                (Some(page), Some(token)) => {
+                    Some((url("authorization_endpoint", page)?, url("token_endpoint", token)?))
+                }
+                _ => None,
+            },
             keys: url("jwks_uri", &document.jwks_uri)?,
             posts_secret: has("client_secret_post") && !has("client_secret_basic"),
             names_issuer: document.authorization_response_iss_parameter_supported,

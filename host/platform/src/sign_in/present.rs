@@ -15,7 +15,7 @@ use super::{
     issuer::{Issuer, shown},
     pending::Pending,
     rules,
-    token::Claims,
+    token::{Claims, unchecked},
 };
 use crate::{
     Host,
@@ -28,6 +28,16 @@ use crate::{
 
 /// Maximum number of finished sign-ins that a process remembers, so that none is finished twice.
 const MAX_USED: usize = 10_000;
+
+/// The longest lifetime of a session of a machine, in milliseconds: 1 hour.
+pub const MAX_MACHINE_SESSION_MS: u64 = 3_600_000;
+
+/// The kind of an account.
+#[derive(Clone, Copy)]
+enum Kind {
+    Person,
+    Machine { lasts: u64 },
+}
 
 /// The sign-ins of a process. Clones share them.
 #[derive(Clone)]
@@ -116,7 +126,7 @@ impl SignIns {
     pub fn issuers(&self) -> Vec<(String, String)> {
         let present = self.present();
         let row = |issuer: &Arc<Issuer>| (issuer.settings.name.clone(), issuer.settings.title().to_owned());
-        present.issuers.iter().map(row).collect()
+        present.issuers.iter().filter(|issuer| issuer.settings.client_id.is_some()).map(row).collect()
     }
 
     fn present(&self) -> Arc<Opened> {
@@ -136,11 +146,11 @@ impl SignIns {
             Pending::begin(host.vault(), (&settings.name, &settings.issuer), (&origin, &next), now)
         });
         let (pending, cookie) = begun.await?;
-        let mut location = metadata.authorization.clone();
+        let mut location = issuer.people(&metadata)?.0.clone();
         location
             .query_pairs_mut()
             .append_pair("response_type", "code")
-            .append_pair("client_id", &issuer.settings.client_id)
+            .append_pair("client_id", issuer.settings.client_id.as_deref().unwrap_or_default())
             .append_pair("redirect_uri", &pending.callback())
             .append_pair("scope", &issuer.settings.asked_scopes())
             .append_pair("state", &pending.state)
@@ -176,8 +186,8 @@ impl SignIns {
         let issuer = issuer.ok_or(SignInError::UnknownIssuer)?;
         let code = self.checked_code(issuer, callback).await?;
         let token = issuer.exchange(&code, &pending.callback(), &pending.verifier).await?;
-        let claims = issuer.check(&token, &pending.nonce, self.0.host.now()).await?;
-        let login = self.admit(issuer, &claims).await?;
+        let claims = issuer.check(&token, Some(&pending.nonce), self.0.host.now()).await?;
+        let login = self.admit(issuer, &claims, Kind::Person).await?;
         Ok(SignedIn { login, next: pending.next })
     }
 
@@ -210,14 +220,31 @@ impl SignIns {
         used.insert(pending.state.clone(), pending.ends).is_none()
     }
 
-    /// Makes a session for a person with these claims. If no rule fits, earlier sessions of the account end.
-    async fn admit(&self, issuer: &Issuer, claims: &Claims) -> Result<Login, SignInError> {
+    /// Makes a session for a machine with this token. Returns `None` if no issuer for machines has the name that the token
+    /// has; no issuer is asked then.
+    pub async fn sign_in_machine(&self, token: &str) -> Result<Option<Login>, SignInError> {
+        let present = self.present();
+        let Some((name, ends)) = unchecked(token) else { return Ok(None) };
+        let Some(issuer) = present.machine_issuer(&name) else { return Ok(None) };
+        let now = self.0.host.now();
+        let claims = issuer.check(token, None, now).await?;
+        let lasts = ends.saturating_sub(now).clamp(1_000, MAX_MACHINE_SESSION_MS);
+        self.admit(issuer, &claims, Kind::Machine { lasts }).await.map(Some)
+    }
+
+    /// Makes a session for an account with these claims. If no rule fits, its earlier sessions end.
+    async fn admit(&self, issuer: &Issuer, claims: &Claims, kind: Kind) -> Result<Login, SignInError> {
         let sub = claims.get("sub").and_then(|sub| sub.as_str()).unwrap_or_default();
         let subject = Subject { issuer: issuer.settings.name.clone(), subject: sub.to_owned() };
         let identity = self.0.identity.clone();
         match rules::choose(&issuer.settings.rules, claims) {
             Ok(rule) => {
-                let granted = granted(rule, subject, issuer.settings.session_ms());
+                let lasts = match kind {
+                    Kind::Person => issuer.settings.session_ms(),
+                    Kind::Machine { lasts } => lasts,
+                };
+                let is_machine = matches!(kind, Kind::Machine { .. });
+                let granted = Granted { is_machine, ..granted(rule, subject, lasts) };
                 let signed_in = tokio::task::spawn_blocking(move || identity.sign_in(&granted)).await;
                 Ok(signed_in.map_err(|_| AccountRefusal::Unavailable)??)
             }
@@ -248,7 +275,7 @@ impl SignIns {
 
 fn granted(rule: &Rule, subject: Subject, lasts: u64) -> Granted {
     let scopes: Scopes = rule.scopes.iter().filter_map(|name| Scope::named(name)).collect();
-    Granted { subject, tenant: rule.tenant.clone(), scopes: scopes.names(), lasts }
+    Granted { subject, tenant: rule.tenant.clone(), scopes: scopes.names(), lasts, is_machine: false }
 }
 
 impl Opened {
@@ -265,8 +292,14 @@ impl Opened {
         Ok(Opened { origins, issuers })
     }
 
+    /// Returns an issuer for people.
     fn issuer(&self, name: &str) -> Option<&Arc<Issuer>> {
-        self.issuers.iter().find(|issuer| issuer.settings.name == name)
+        self.issuers.iter().find(|issuer| issuer.settings.name == name && issuer.settings.client_id.is_some())
+    }
+
+    /// Returns the issuer with this identifier for machines.
+    fn machine_issuer(&self, identifier: &str) -> Option<&Arc<Issuer>> {
+        self.issuers.iter().find(|issuer| issuer.settings.issuer == identifier && issuer.settings.audience.is_some())
     }
 
     /// Returns the address of the console by which a browser has reached it, if the operator has listed it.
@@ -283,4 +316,43 @@ impl Opened {
 /// Returns the scheme, the name and the port of an address, without a default port.
 fn normal(origin: &str) -> Option<String> {
     Some(Url::parse(origin).ok()?.origin().ascii_serialization())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+    use crate::{operate::identity::Local, sign_in::PENDING_LIFETIME_MS};
+
+    #[tokio::test]
+    async fn a_sign_in_ends_after_ten_minutes_and_counts_for_its_state() {
+        let folder = tempfile::tempdir().unwrap();
+        let host = Host::builder().state_dir(folder.path()).build().unwrap();
+        let file = SignInFile::default();
+        let sign_ins = SignIns::open(&host, Arc::new(Local), &file, Path::new("none")).await.unwrap();
+        let begun = |age: u64| {
+            let names = (("a", "https://login.test"), ("https://flows.test", ""));
+            Pending::begin(host.vault(), names.0, names.1, host.now() - age).unwrap()
+        };
+        let open = async |age: u64, state: Option<&str>| {
+            let (pending, cookie) = begun(age);
+            let state = state.map_or(pending.state, str::to_owned);
+            let opened = sign_ins.open_callback(Some(cookie), Callback { state, ..Callback::default() }).await;
+            opened.map(drop).map_err(|error| error.to_string())
+        };
+        assert_eq!(open(0, None).await, Ok(()));
+        assert_eq!(open(PENDING_LIFETIME_MS - 60_000, None).await, Ok(()));
+        assert!(open(PENDING_LIFETIME_MS, None).await.unwrap_err().contains("longer than 10 minutes"));
+        assert!(open(0, Some("other")).await.unwrap_err().contains("belongs to another sign-in"));
+        let missing = sign_ins.open_callback(None, Callback::default()).await.map(drop).unwrap_err();
+        assert_eq!(missing.code(), "sign_in_state");
+        // The file has no such issuer any more. A second end of the same sign-in does not come so far.
+        let (pending, cookie) = begun(0);
+        for expected in ["issuer_not_found", "sign_in_state"] {
+            let callback = Callback { state: pending.state.clone(), ..Callback::default() };
+            let returned = sign_ins.open_callback(Some(cookie.clone()), callback).await.unwrap();
+            assert_eq!(sign_ins.finish(returned).await.map(drop).unwrap_err().code(), expected);
+        }
+    }
 }

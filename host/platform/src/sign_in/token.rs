@@ -8,6 +8,8 @@ use super::keys::{Algorithm, KeyError, KeySet};
 
 /// Maximum size of an ID token.
 pub(super) const MAX_ID_TOKEN_BYTES: usize = 64 * 1024;
+/// Maximum size of a token of a machine.
+pub(super) const MAX_MACHINE_TOKEN_BYTES: usize = 8 * 1024;
 /// Maximum length of a subject.
 const MAX_SUBJECT_BYTES: usize = 255;
 /// The difference of clocks that is tolerated, in seconds.
@@ -19,20 +21,20 @@ pub(super) type Claims = Map<String, Value>;
 /// What a token must have.
 pub(super) struct Expected<'a> {
     pub(super) issuer: &'a str,
-    /// This server's name at the issuer.
+    /// This server's name at the issuer, or the audience of machines.
     pub(super) audience: &'a str,
-    /// The random value of the sign-in.
-    pub(super) nonce: &'a str,
+    /// The random value of the sign-in. `None` for a token of a machine.
+    pub(super) nonce: Option<&'a str>,
     /// The time in milliseconds since 1970.
     pub(super) now: u64,
 }
 
-/// The reason for which a token does not count. It repeats nothing of the token.
+/// The reason for which a token does not count. It repeats nothing of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TokenError {
     /// The issuer has no such key, as far as this server knows.
     UnknownKey,
-    /// The token is wrong. The text continues "the ID token".
+    /// The token is wrong. The text continues "the token".
     Wrong(&'static str),
 }
 
@@ -43,20 +45,25 @@ struct Head {
     crit: Option<Value>,
 }
 
-/// Checks an ID token, and returns its claims.
+/// Checks an ID token or a token of a machine, and returns its claims.
 pub(super) fn check(token: &str, keys: &KeySet, expected: &Expected<'_>) -> Result<Claims, TokenError> {
     let wrong = |why: &'static str| Err(TokenError::Wrong(why));
-    if token.len() > MAX_ID_TOKEN_BYTES {
-        return wrong("is larger than 64 KiB");
+    match expected.nonce {
+        Some(_) if token.len() > MAX_ID_TOKEN_BYTES => return wrong("is larger than 64 KiB"),
+        None if token.len() > MAX_MACHINE_TOKEN_BYTES => return wrong("is larger than 8 KiB"),
+        _ => {}
     }
     let claims = verified(token, keys)?;
     let text = |name: &str| claims.get(name).and_then(Value::as_str);
     if text("iss") != Some(expected.issuer) {
         return wrong("is of another issuer");
     }
-    check_audience(&claims, expected.audience)?;
+    match expected.nonce {
+        Some(_) => check_party(&claims, expected.audience)?,
+        None => check_audience(&claims, expected.audience)?,
+    }
     check_times(&claims, expected.now as f64 / 1_000.0)?;
-    if text("nonce") != Some(expected.nonce) {
+    if expected.nonce.is_some_and(|nonce| text("nonce") != Some(nonce)) {
         return wrong("belongs to another sign-in: its `nonce` differs");
     }
     let is_subject = |text: &&str| (1..=MAX_SUBJECT_BYTES).contains(&text.len()) && !text.chars().any(char::is_control);
@@ -87,8 +94,26 @@ fn verified(token: &str, keys: &KeySet) -> Result<Claims, TokenError> {
     serde_json::from_slice(&decode(payload)?).map_err(|_| malformed())
 }
 
-/// Checks that a token is for this server: alone, or as the authorized party.
+/// Checks that a token of a machine is for this server alone. Another receiver could send it on.
 fn check_audience(claims: &Claims, own: &str) -> Result<(), TokenError> {
+    let is_own = match claims.get("aud") {
+        Some(Value::Array(all)) => all.len() == 1 && all[0] == own,
+        Some(audience) => audience == own,
+        None => false,
+    };
+    if is_own { Ok(()) } else { Err(TokenError::Wrong("is for another audience: see its `aud`, and `audience`")) }
+}
+
+/// Returns the issuer and the end of a token, in milliseconds since 1970. Nothing has checked them.
+pub(super) fn unchecked(token: &str) -> Option<(String, u64)> {
+    let payload = token.split('.').nth(1).filter(|_| token.len() <= MAX_MACHINE_TOKEN_BYTES)?;
+    let claims: Claims = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()?;
+    let ends = claims.get("exp")?.as_f64()? * 1_000.0;
+    Some((claims.get("iss")?.as_str()?.to_owned(), ends as u64))
+}
+
+/// Checks that an ID token is for this server: alone, or as the authorized party.
+fn check_party(claims: &Claims, own: &str) -> Result<(), TokenError> {
     let (is_own, others) = match claims.get("aud") {
         Some(Value::String(audience)) => (audience == own, 0),
         Some(Value::Array(all)) => (all.iter().any(|audience| audience == own), all.len().saturating_sub(1)),

@@ -24,6 +24,8 @@ const ACCOUNT: &str = "account";
 pub const MAX_ACCOUNTS: usize = 10_000;
 /// Maximum number of sessions of an account. A sign-in beyond it removes the oldest.
 pub const MAX_SESSIONS: usize = 20;
+/// Maximum number of sessions of the account of a machine, such as of the jobs of a repository.
+pub const MAX_MACHINE_SESSIONS: usize = 200;
 /// Maximum number of tries of a sign-in while other processes change its account.
 const MAX_WRITE_TRIES: usize = 20;
 
@@ -116,7 +118,7 @@ fn check_tenant(tenants: &Tenants, granted: &Granted) -> Result<(), AccountRefus
 
 fn add_session(tenants: &Tenants, granted: &Granted) -> Result<Login, AccountRefusal> {
     let unavailable = |_: TenantError| AccountRefusal::Unavailable;
-    let (subject, scopes) = (&granted.subject, granted.scopes.clone());
+    let subject = &granted.subject;
     let (id, name) = (subject.id(), subject.name());
     let secret = new_secret();
     for _ in 0..MAX_WRITE_TRIES {
@@ -139,7 +141,7 @@ fn add_session(tenants: &Tenants, granted: &Granted) -> Result<Login, AccountRef
             issuer: subject.issuer.clone(),
             subject: subject.subject.clone(),
             tenant: granted.tenant.clone(),
-            scopes: scopes.clone(),
+            scopes: granted.scopes.clone(),
             created: earlier.map_or(now, |account| account.created),
             last_sign_in: now,
             disabled: false,
@@ -150,7 +152,7 @@ fn add_session(tenants: &Tenants, granted: &Granted) -> Result<Login, AccountRef
         }
         remove_tokens(tenants, &dropped).map_err(unavailable)?;
         let tenants = tenants.acting_as(&Arc::from(name.as_str()));
-        let made = tenants.create_session_token(&granted.tenant, scopes, (&name, &id), secret, granted.lasts);
+        let made = tenants.create_session_token(granted, (&name, &id), secret);
         let token = made.map_err(unavailable)?;
         tenants.note(&granted.tenant, "account.sign-in", &token.id, Outcome::Done).map_err(unavailable)?;
         return Ok(Login { token: token.token, lasts: granted.lasts });
@@ -172,10 +174,11 @@ fn sorted(
     now: u64,
 ) -> Result<(Vec<Session>, Vec<String>), TenantError> {
     let has_same_rights = account.tenant == granted.tenant && account.scopes == granted.scopes;
+    let most = if granted.is_machine { MAX_MACHINE_SESSIONS } else { MAX_SESSIONS };
     let (mut kept, mut dropped) = (Vec::new(), Vec::new());
     for session in account.sessions.iter().rev() {
         let goes_on = has_same_rights
-            && kept.len() + 1 < MAX_SESSIONS
+            && kept.len() + 1 < most
             && tenants.get::<Token>(TOKEN, &session.id)?.is_some_and(|(token, _)| token.refusal_at(now).is_none());
         if goes_on { kept.push(session.clone()) } else { dropped.push(session.id.clone()) }
     }

@@ -11,6 +11,7 @@ use super::{
     token_use::{IN_USE_MS, LastUse, TOKEN_USE, expiry_warning},
 };
 use crate::operate::{
+    account::Granted,
     identity::{AuthError, Caller, OwnToken, Refusal, Scope, Scopes},
     policy::OPERATORS,
 };
@@ -260,18 +261,16 @@ impl Tenants {
     /// token.
     pub(super) fn create_session_token(
         &self,
-        tenant: &str,
-        scopes: Vec<String>,
+        granted: &Granted,
         (name, account): (&str, &str),
         secret: (String, String),
-        lasts: u64,
     ) -> Result<NewToken, TenantError> {
-        self.add_token(secret, Some(lasts), |hash, created, expires| Token {
-            tenant: tenant.to_owned(),
+        self.add_token(secret, Some(granted.lasts), |hash, created, expires| Token {
+            tenant: granted.tenant.clone(),
             hash,
-            scopes,
+            scopes: granted.scopes.clone(),
             name: name.to_owned(),
-            note: "console".to_owned(),
+            note: if granted.is_machine { "machine" } else { "console" }.to_owned(),
             created,
             expires,
             revoked: None,

@@ -29,6 +29,7 @@ use super::{
     feeds::Feeds,
     identity::{Caller, Identify, Scope},
     limits::Limits,
+    machines::Machines,
     permit::{MAX_HOOK_BYTES, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, RequestPermit},
     sign_in_limiter::SignInLimiter,
     tenant_directory::TenantDirectory,
@@ -79,6 +80,7 @@ pub(crate) struct App {
     /// The sign-in by OpenID Connect. `None`: there is none.
     pub(crate) sign_ins: Option<SignIns>,
     pub(crate) returns: SignInLimiter,
+    pub(crate) machines: Machines,
     pub(crate) admission: AdmissionQueue,
     pub(crate) broadcasts: Arc<Broadcasts>,
     pub(crate) feeds: Arc<Feeds>,
@@ -133,6 +135,7 @@ impl App {
             notifications,
             sign_ins,
             returns: SignInLimiter::default(),
+            machines: Machines::default(),
             broadcasts,
             feeds,
             subscribers: FairSemaphore::new(limits.subscribers),

@@ -91,6 +91,11 @@ impl Fake {
 
     /// Sets the token of the next exchange, after a change of its parts.
     pub(super) fn set_token(&self, nonce: &str, change: impl FnOnce(&mut Parts)) {
+        self.state.lock().unwrap().token = self.token(nonce, change);
+    }
+
+    /// Returns a token, after a change of its parts.
+    pub(super) fn token(&self, nonce: &str, change: impl FnOnce(&mut Parts)) -> String {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
         let claims = json!({ "iss": self.server.origin(), "sub": "ada", "aud": "flowcell", "nonce": nonce, "iat": now,
             "exp": now + 300, "groups": ["users"] });
@@ -108,6 +113,6 @@ impl Fake {
             }
             Signer::Nobody => Vec::new(),
         };
-        self.state.lock().unwrap().token = format!("{signed}.{}", encode(&signature));
+        format!("{signed}.{}", encode(&signature))
     }
 }
