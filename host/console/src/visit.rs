@@ -33,6 +33,12 @@ pub(crate) fn own_page(asked: Option<&str>) -> String {
     asked.filter(own).unwrap_or("/console").to_owned()
 }
 
+/// Returns whether a caller, as the API shows it to itself, acts for the operators and has no tenant. Only their pages are
+/// for it.
+pub(crate) fn is_only_operator(me: &Value) -> bool {
+    me["operator"] == true && me["tenant"].is_null()
+}
+
 /// A request of a browser.
 pub(crate) struct Visit {
     api: Api,

@@ -39,6 +39,7 @@
 //! | notify | tells people outside about runs and trouble |
 //! | sign_in | sign-in by OpenID Connect |
 //! | [`runs`] | what a run shows: its tasks, their inputs, and its open questions |
+//! | [`cases`] | test cases of flows |
 //! | [`library`] | a folder of flows with their versions, and runs of flows by name |
 //! | [`posted`] | the flows of tenants in a shared store |
 //! | [`tenants`] | the tenants of a server, their tokens, and the audit log |
@@ -52,6 +53,7 @@
 //! | store_errors | the errors of stores within other errors |
 
 mod cache;
+pub mod cases;
 #[cfg(unix)]
 pub mod control;
 pub mod drive;
@@ -95,9 +97,9 @@ pub use flowcell_runtime::{
     export::ExportError,
     fact::{BlockReason, Resolution, RunEnd, Write},
     limits::MAX_COUNTED,
-    ports::{Counts, Filter, Group, LabelChange, MaybeStoreError, RunRow, Runs, Swept},
+    ports::{Counts, Filter, Group, LabelChange, MaybeStoreError, RunRow, Runs, Swept, Undeletable},
     rows,
-    shared::{Offer, SharedRuns},
+    shared::{Offer, SharedRuns, StoreProcess},
     sqlite::{
         BackupError, Compacted, FreeRoom, NewCopy, OpenStoreError, Reader, SqliteStore, release_reserve, remove_store,
         stop_process,
@@ -113,12 +115,12 @@ pub use flowcell_services::{
 pub use host::error::{Error, InputError, LoadError, StartError};
 pub use host::eval::{EvalError, Evaluated, MAX_EXPRESSION_BYTES};
 pub use host::loaded::{CheckedFlow, CheckedInput, LoadedFlow, UnknownNode};
-pub use host::retention::{DeleteError, LabelRunError, Removal, Undeletable};
+pub use host::retention::{DeleteError, LabelRunError, Removal};
 pub use host::stores::{open_shared_runs, open_whole_shared_store};
 pub use host::{Host, HostBuilder, agentic};
 pub use library::service::{FlowError, FlowService, StepLine};
 pub use library::versions::{self, FlowVersion, MoveError, NoVersion, RetryError};
-pub use library::{FlowEntry, FlowLibrary, FlowSource, LibraryError, PostedFlow, PushError, StoredFlow};
+pub use library::{FlowEntry, FlowFiles, FlowLibrary, FlowSource, LibraryError, PostedFlow, PushError, StoredFlow};
 pub use operate::{account, audit, identity, policy, quota::QuotaError, retention, usage, vault};
 pub use runs::{agents, facts, inbox, inputs, timeline, tree, waiting};
 pub use world::simulate::Simulate;

@@ -7,9 +7,9 @@
 //! | app | the state that requests share |
 //! | permit | the permits that a request holds, and the memory of bodies |
 //! | intake, api_error, page | parsing of requests, the format of errors, and pages of lists |
-//! | health, catalog, packs, flows, authoring, assist, eval, library, files, runs, moment, tasks, agents, inbox, secrets, start, steer, retry, migrate, jobs, events, socket, usage, me, audit | the routes |
+//! | health, catalog, packs, flows, authoring, assist, eval, library, beside, files, runs, moment, tasks, agents, inbox, secrets, start, steer, retry, migrate, jobs, events, socket, usage, me, audit | the routes |
 //! | answers | the first answer to a question, for a person whose answer came later |
-//! | admin | the routes of the operators across tenants |
+//! | admin, processes | the routes of the operators across tenants, and about the server |
 //! | broadcast | the broadcast of a run's events to many subscribers |
 //! | feeds, notices | the changes over all runs of a tenant, and their stream |
 //! | login, sign_in, cookie | the logins of browsers, sign-in by OpenID Connect, and the cookies of both |
@@ -30,6 +30,7 @@ pub(crate) mod assist;
 pub(crate) mod audit;
 pub(crate) mod auth_rate_limiter;
 pub(crate) mod authoring;
+pub(crate) mod beside;
 pub(crate) mod broadcast;
 pub(crate) mod catalog;
 pub(crate) mod connection;
@@ -58,6 +59,7 @@ pub(crate) mod notices;
 pub(crate) mod packs;
 pub(crate) mod page;
 pub(crate) mod permit;
+pub(crate) mod processes;
 pub(crate) mod proxies;
 pub(crate) mod retry;
 pub(crate) mod runs;

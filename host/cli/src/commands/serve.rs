@@ -180,7 +180,7 @@ impl ServeArgs {
 
 /// Parses the value of `--drain-delay`.
 fn drain_delay(text: &str) -> Result<Duration, String> {
-    let delay = duration::parse(text)?;
+    let delay = duration::parse(text).map_err(|why| format!("{why}; without a delay, leave `--drain-delay` out"))?;
     if delay > MAX_DRAIN_DELAY { Err("the longest delay is 10m".to_owned()) } else { Ok(delay) }
 }
 

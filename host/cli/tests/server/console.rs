@@ -3,6 +3,7 @@
 
 mod access;
 mod agents;
+mod beside;
 pub(super) mod browser;
 mod bulk;
 mod editor;

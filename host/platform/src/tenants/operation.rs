@@ -20,7 +20,7 @@ use crate::{
         triggers::operation::{TriggerAdmin, TriggerOperation},
     },
     files::operation::FileOperation,
-    host::retention::{DeleteError, Removal},
+    host::retention::Removal,
     operate::{documents::to_json, policy::Policy, vault::Hidden},
 };
 
@@ -317,16 +317,10 @@ fn delete_runs(tenants: &Tenants, tenant: &str, runs: &[RunId]) -> Result<Json, 
     let mut runs = runs.to_vec();
     runs.sort();
     runs.dedup();
-    let deleted = host.delete_runs(&runs);
-    let held = match &deleted {
-        Ok(()) => &[][..],
-        Err(DeleteError::Held(held)) => held,
-        Err(_) => &runs,
-    };
-    for run in runs.iter().filter(|run| !held.contains(run)) {
+    host.delete_runs(&runs)?;
+    for run in &runs {
         tenants.note(tenant, "run.delete", run.as_str(), Outcome::Done)?;
     }
-    deleted?;
     let swept = host.sweep().map_err(|error| error.to_store_error())?;
     Ok(to_json("runs", &CollectedRuns { runs, held: Vec::new(), swept })?)
 }

@@ -456,6 +456,7 @@ impl From<StartError> for ApiError {
                 ApiError::not_found("node_not_found", &error)
             }
             StartError::Open(OpenError::NoNode(NoStart::KeepsNothing { .. })) => conflict("no_answer_kept"),
+            StartError::Open(OpenError::NoNode(NoStart::TakenOver { .. })) => conflict("node_taken_over"),
             StartError::Open(
                 OpenError::OtherInput(_)
                 | OpenError::OtherFlow(..)

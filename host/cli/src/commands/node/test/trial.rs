@@ -4,7 +4,12 @@ use std::{collections::HashMap, path::Path, sync::Arc, time::Instant};
 
 use flowcell::{
     Diagnostic, Fixtures, Host, Json, LoadError, LoadedFlow, NodeFixture, RunOptions, RunResult, RunStatus, StartError,
-    Write, contract::Failure,
+    Write,
+    cases::{
+        expected::{differences, fits, shown},
+        fixtures::{ReplyFixture, unused_error},
+    },
+    contract::Failure,
 };
 use parking_lot::Mutex;
 
@@ -15,8 +20,6 @@ use super::{
 use crate::{
     cli_error::CliError,
     commands::{
-        expected::{differences, fits, shown},
-        fixtures::{self, ReplyFixture},
         node::alone::{self, SingleNodeFlow},
         test::MAX_CASE_TIME,
         verdicts::Verdict,
@@ -106,7 +109,7 @@ fn run_case(host: &Host, flow: &LoadedFlow, case: &Case) -> Result<Vec<String>, 
         return Ok(vec![format!("it does not end within {} s", MAX_CASE_TIME.as_secs())]);
     };
     let mut wrong = compare(&case.expect, &result, &observer.events());
-    wrong.extend(fixtures::unused_error(&script));
+    wrong.extend(unused_error(&script));
     Ok(wrong)
 }
 
@@ -140,7 +143,7 @@ fn compare(expect: &Expect, result: &RunResult, events: &[Json]) -> Vec<String> 
         && result.status == RunStatus::Succeeded
     {
         let came = result.outputs.get("output").cloned().unwrap_or_default();
-        wrong.extend(differences("output", expected, &came));
+        wrong.extend(differences("output", expected, &came, None));
     }
     wrong.extend(expect.pause.as_deref().and_then(|expected| compare_pause(expected, events)));
     wrong.extend(missing_event(&expect.events, events));
