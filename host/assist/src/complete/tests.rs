@@ -227,6 +227,17 @@ fn the_scheme_of_a_webhook_decides_its_keys() {
     assert_eq!(with("secret: k, scheme: §")[..2], ["standard", "github"]);
 }
 
+#[test]
+fn the_keys_of_a_granted_secret_are_offered() {
+    let with = |grants: &str| {
+        offered(&format!("flow: {{ name: a }}\nnodes: [{{ id: x, type: http.request, grants: {{ {grants} }} }}]\n"))
+    };
+    assert_eq!(with("secrets: [{ § }]"), ["name", "header", "prefix", "for"]);
+    assert_eq!(with("secrets: [{ name: k, § }]"), ["header", "prefix", "for"]);
+    assert_eq!(with("secrets: { § }"), ["name", "header", "prefix", "for"]);
+    assert_eq!(with("§"), ["http", "secrets"]);
+}
+
 const FRAGMENTS: &str = "flow: { name: a, vars: { rate: 2, fee: \"{{ flow.input.x }}\" } }
 fragments:
   notify:
