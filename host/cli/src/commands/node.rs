@@ -12,6 +12,7 @@
 //! | `bench` | measures a node type |
 //! | `profile` | shows where a node type computes |
 //! | `fuzz` | looks for mistakes of a node type with generated inputs |
+//! | `docs` | describes a node type in Markdown |
 //! | `inspect` | describes a pack |
 //! | `install` | installs packs |
 //! | `publish` | transfers packs to and from registries |
@@ -21,6 +22,7 @@
 mod alone;
 mod bench;
 mod build;
+mod docs;
 mod fuzz;
 mod inspect;
 mod install;
@@ -66,6 +68,8 @@ enum NodeCommand {
     Profile(Box<profile::ProfileArgs>),
     /// Run a node type with generated inputs, and look for traps, timeouts and outputs that do not fit its schema
     Fuzz(Box<fuzz::FuzzArgs>),
+    /// Describe a node type in Markdown, for people and for pages
+    Docs(docs::DocsArgs),
     /// Show the node types of a pack and the capabilities that they need, without running it
     Inspect(inspect::InspectArgs),
     /// Install a pack: check it, print its capabilities, and pin it in flowcell.lock, without running it
@@ -91,6 +95,7 @@ pub(super) fn execute(args: NodeArgs, terminal: Terminal) -> Result<Exit, CliErr
         NodeCommand::Bench(args) => bench::execute(&args),
         NodeCommand::Profile(args) => profile::execute(&args, terminal),
         NodeCommand::Fuzz(args) => fuzz::execute(&args),
+        NodeCommand::Docs(args) => docs::execute(&args),
         NodeCommand::Inspect(args) => inspect::execute(&args),
         NodeCommand::Install(args) => install::install(&args, terminal),
         NodeCommand::Uninstall(args) => install::uninstall(&args, terminal),

@@ -1,9 +1,12 @@
 //! `flowcell node install` and `uninstall`: manages installed packs, pinned in a lock file.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeSet, fmt::Write as _};
 
 use clap::Args;
-use flowcell::packs::{Candidate, InstallError, Installer, PackStore, PackVersions, Source};
+use flowcell::{
+    Manifest,
+    packs::{Arrival, Candidate, CheckedIndex, InstallError, Installer, PackStore, PackVersions, Source, Trust},
+};
 
 use super::{inspect, registry::RegistryArgs};
 use crate::{
@@ -113,12 +116,34 @@ fn install_all(args: &InstallArgs, installer: &Installer<'_>, terminal: Terminal
     Ok(Exit::Good)
 }
 
-/// Describes a pack for people: its capabilities, its signer, and its differences from the installed version.
+/// Returns a line with the capabilities that the node types of a pack ask for, each once.
+fn asks(manifest: &Manifest) -> String {
+    let requests = || manifest.nodes.iter().flat_map(|node| &node.capabilities);
+    let needed: BTreeSet<_> = requests().filter(|request| !request.optional).map(|request| &*request.name).collect();
+    let optional: BTreeSet<_> =
+        requests().map(|request| &*request.name).filter(|name| !needed.contains(name)).collect();
+    let names = |names: &BTreeSet<&str>| names.iter().copied().collect::<Vec<_>>().join(", ");
+    match (needed.is_empty(), optional.is_empty()) {
+        (true, true) => "asks for nothing outside of its sandbox".to_owned(),
+        (false, true) => format!("asks for {}", names(&needed)),
+        (true, false) => format!("may use {}", names(&optional)),
+        (false, false) => format!("asks for {}; may use {}", names(&needed), names(&optional)),
+    }
+}
+
+/// Describes a pack for people: first who has signed it and what it asks for, then the rest, and its differences from the
+/// installed version.
 fn describe(candidate: &Candidate) -> String {
-    let mut text = inspect::as_text(&candidate.inspection);
+    let inspection = &candidate.inspection;
     let signed = candidate.signer.as_ref().map_or_else(|| "not signed".to_owned(), |by| format!("signed by {by}"));
+    let manifest = &inspection.manifest;
+    let name = inert(&manifest.name);
+    let mut text = format!("{name} {}, {}\n{}\n", manifest.version, inert(&signed), inert(&asks(manifest)));
     // Writing to a string does not fail.
-    let _ = writeln!(text, "\n{}", inert(&signed));
+    let _ = writeln!(text, "\n{}", inspect::details(inspection).trim());
+    let imports = inspection.imports.len();
+    let _ = writeln!(text, "imports     {imports} interfaces; `flowcell node inspect FILE` lists them");
+    text.push_str(&inspect::node_types(inspection));
     if let Some((other, difference)) = &candidate.beside {
         let _ = writeln!(text, "\ncompared with the installed {other}:");
         let difference = difference.to_string();
