@@ -13,6 +13,8 @@
 //! | `profile` | shows where a node type computes |
 //! | `fuzz` | looks for mistakes of a node type with generated inputs |
 //! | `docs` | describes a node type in Markdown |
+//! | `index` | lists packs in an index |
+//! | `search` | looks for packs in an index |
 //! | `inspect` | describes a pack |
 //! | `install` | installs packs |
 //! | `publish` | transfers packs to and from registries |
@@ -24,6 +26,7 @@ mod bench;
 mod build;
 mod docs;
 mod fuzz;
+mod index;
 mod inspect;
 mod install;
 mod profile;
@@ -32,6 +35,7 @@ mod publish;
 mod registry;
 mod run;
 mod scaffold;
+mod search;
 mod sign;
 mod subject;
 mod test;
@@ -76,6 +80,10 @@ enum NodeCommand {
     Install(install::InstallArgs),
     /// Remove a pack from flowcell.lock
     Uninstall(install::UninstallArgs),
+    /// List packs in an index that people search
+    Index(index::IndexArgs),
+    /// Look for packs in an index, and show what each may reach
+    Search(search::SearchArgs),
     /// Publish a pack to a registry
     Push(publish::PushArgs),
     /// Download a pack from a registry
@@ -99,6 +107,8 @@ pub(super) fn execute(args: NodeArgs, terminal: Terminal) -> Result<Exit, CliErr
         NodeCommand::Inspect(args) => inspect::execute(&args),
         NodeCommand::Install(args) => install::install(&args, terminal),
         NodeCommand::Uninstall(args) => install::uninstall(&args, terminal),
+        NodeCommand::Index(args) => index::execute(&args),
+        NodeCommand::Search(args) => search::execute(&args),
         NodeCommand::Push(args) => publish::push(&args),
         NodeCommand::Pull(args) => publish::pull(&args),
         NodeCommand::Keygen(args) => sign::keygen(&args),

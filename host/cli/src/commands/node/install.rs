@@ -24,6 +24,10 @@ pub(super) struct InstallArgs {
     /// (greet@1.2.0) [default: all packs in the lock file]
     #[arg(value_name = "PACK")]
     pack: Option<String>,
+    /// Take the pack from this index, a file or an address, and compare it with the digest there; PACK is then a name
+    /// (greet) with or without a version (greet@1.2.0)
+    #[arg(long, value_name = "FILE|URL", requires = "pack")]
+    index: Option<String>,
     /// Install the pack even if it needs more capabilities than the installed version
     #[arg(long)]
     approve: bool,
@@ -47,7 +51,7 @@ pub(super) fn install(args: &InstallArgs, terminal: Terminal) -> Result<Exit, Cl
     let (mut lock, trust, store) = (args.lock.lock()?, args.lock.trust()?, PackStore::of_the_user()?);
     let mut installer = Installer { lock: &mut lock, store: &store, trust: &trust };
     match &args.pack {
-        Some(pack) => install_one(args, &mut installer, &args.registry.source(pack)?, terminal),
+        Some(pack) => install_one(args, &mut installer, pack, terminal),
         None => install_all(args, &installer, terminal),
     }
 }
@@ -73,16 +77,22 @@ pub(super) fn uninstall(args: &UninstallArgs, terminal: Terminal) -> Result<Exit
 fn install_one(
     args: &InstallArgs,
     installer: &mut Installer<'_>,
-    source: &Source,
+    pack: &str,
     terminal: Terminal,
 ) -> Result<Exit, CliError> {
-    if args.registry.offline()
-        && let Some(id) = installer.installed_from(source)?
-    {
-        terminal.say(&format!("{id} is already installed"));
-        return Ok(Exit::Good);
-    }
-    let arrival = block_on(args.registry.pack_client()?.fetch(source))??;
+    let arrival = match &args.index {
+        Some(index) => fetch_indexed(args, installer.trust, pack, index)?,
+        None => {
+            let source = args.registry.source(pack)?;
+            if args.registry.offline()
+                && let Some(id) = installer.installed_from(&source)?
+            {
+                terminal.say(&format!("{id} is already installed"));
+                return Ok(Exit::Good);
+            }
+            block_on(args.registry.pack_client()?.fetch(&source))??
+        }
+    };
     let candidate = installer.examine(arrival)?;
     put(&describe(&candidate))?;
     let id = candidate.id.clone();
@@ -90,6 +100,18 @@ fn install_one(
     installer.lock.write()?;
     terminal.say(&format!("installed {id}, pinned in {}", installer.lock.file().display()));
     Ok(Exit::Good)
+}
+
+/// Fetches a pack that an index lists. Fails if its bytes, its name or its version are others than in the index.
+fn fetch_indexed(args: &InstallArgs, trust: &Trust, pack: &str, index: &str) -> Result<Arrival, CliError> {
+    let wanted: PackVersions = pack.parse().map_err(|why: String| CliError::wrong(why))?;
+    let client = args.registry.pack_client()?;
+    let fetched = block_on(async {
+        let index = CheckedIndex::read(&client.fetch_index(index).await?, trust)?;
+        let (entry, source) = index.find(&wanted)?;
+        entry.admit(client.fetch(&source).await?)
+    })?;
+    Ok(fetched?)
 }
 
 /// Downloads every pack that the lock file names and that is not in the user's pack store yet.
