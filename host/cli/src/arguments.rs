@@ -12,8 +12,7 @@ pub(crate) fn chosen_run_id(text: &str) -> Result<RunId, String> {
 
 /// Parses a run id that a person has chosen. It has 1 to 200 letters, digits and `-_.:/[]`.
 pub(crate) fn run_id(text: &str) -> Result<RunId, String> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/[]".contains(&byte);
-    if (1..=200).contains(&text.len()) && text.bytes().all(plain) {
+    if RunId::is_named_by(text) {
         return Ok(RunId::from(text));
     }
     Err("an id must have 1 to 200 letters, digits, and - _ . : / [ ]".into())
@@ -23,6 +22,13 @@ pub(crate) fn run_id(text: &str) -> Result<RunId, String> {
 pub(crate) fn label(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("write a label as NAME=VALUE, such as team=billing")?;
     flowcell::labels::check_label(name, value).map_err(|error| error.to_string())?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+/// Parses a label by which runs are searched. Runs of older versions may have values that no new run gets.
+pub(crate) fn searched_label(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write a label as NAME=VALUE, such as team=billing")?;
+    flowcell::labels::check_stored_label(name, value).map_err(|error| error.to_string())?;
     Ok((name.to_owned(), value.to_owned()))
 }
 

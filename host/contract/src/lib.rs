@@ -13,6 +13,7 @@ mod catalog;
 mod failure;
 mod grant;
 pub mod host_files;
+pub mod http_answer;
 mod ids;
 mod manifest;
 mod step;

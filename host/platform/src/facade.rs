@@ -273,7 +273,7 @@ impl Host {
         retention::called_by(self, run)
     }
 
-    /// Deletes ended runs with their child runs, and reserves their ids. Checks all of them first: if one cannot be
+    /// Deletes ended runs with their child runs, and reserves their ids, in one transaction: if one of them cannot be
     /// deleted, deletes none. Returns when the deletion is on stable storage. [`Host::sweep`] then removes the blobs
     /// that only these runs referred to.
     pub fn delete_runs(&self, runs: &[RunId]) -> Result<(), DeleteError> {

@@ -34,7 +34,7 @@ pub(crate) struct ListArgs {
 }
 
 pub(super) fn execute(args: &ListArgs) -> Result<Exit, CliError> {
-    let filter = args.filter.filter(args.limit);
+    let filter = args.filter.filter(args.limit)?;
     if args.of.tenant() != Tenant::local() {
         // Fails if the tenant does not exist.
         args.of.reading_host(&PackArgs::default())?;

@@ -2,17 +2,15 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use flowcell::{Json, NodeType, contract::Example};
+use flowcell::{
+    Json, NodeType,
+    cases::fixtures::{FixtureResult, ReplyFixture, point_in_time},
+    contract::Example,
+};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{
-    cli_error::CliError,
-    commands::{
-        case_file,
-        fixtures::{FixtureResult, ReplyFixture, point_in_time},
-    },
-};
+use crate::{cli_error::CliError, commands::case_file};
 
 /// One test case.
 #[derive(Clone, Default, Deserialize)]

@@ -9,7 +9,12 @@ use std::{
 
 use flowcell::{
     Diagnostic, Fixtures, Host, Json, LoadError, LoadedFlow, NodeFixture, Probe, RunOptions, RunResult, RunStatus,
-    StartError, Write, contract::Failure,
+    StartError, Write,
+    cases::{
+        expected::{differences, fits, shown},
+        fixtures::{ReplyFixture, unused_error},
+    },
+    contract::Failure,
 };
 use parking_lot::Mutex;
 
@@ -20,8 +25,6 @@ use super::{
 use crate::{
     cli_error::CliError,
     commands::{
-        expected::{differences, fits, shown},
-        fixtures::{self, ReplyFixture},
         node::alone::{self, SingleNodeFlow},
         test::MAX_CASE_TIME,
         verdicts::Verdict,
@@ -95,7 +98,7 @@ fn run_case(host: &Host, flow: &LoadedFlow, case: &Case) -> Result<Vec<String>, 
         CaseEnd::Ended(result) => result,
     };
     let mut wrong = compare(&case.expect, &result, &events);
-    wrong.extend(fixtures::unused_error(&script));
+    wrong.extend(unused_error(&script));
     Ok(wrong)
 }
 
@@ -187,7 +190,7 @@ fn compare(expect: &Expect, result: &RunResult, events: &[Json]) -> Vec<String> 
         && result.status == RunStatus::Succeeded
     {
         let came = result.outputs.get("output").cloned().unwrap_or_default();
-        wrong.extend(differences("output", expected, &came));
+        wrong.extend(differences("output", expected, &came, None));
     }
     wrong.extend(expect.pause.as_deref().and_then(|expected| compare_pause(expected, events)));
     wrong.extend(missing_event(&expect.events, events));
