@@ -84,7 +84,9 @@ pub use drive::jobs;
 pub use drive::{channels, fleet, reload, run_locks, sessions, supervisor, triggers};
 pub use flowcell_contract as contract;
 pub use flowcell_contract::{Catalog, Json, Manifest, NodeType, RunId, similar};
-pub use flowcell_engine::{Inspection, Limits, PackErrorKind, compile, embed, end_runtime, inspect, is_reserved};
+pub use flowcell_engine::{
+    Cost, Inspection, Limits, PackErrorKind, Profile, compile, embed, end_runtime, inspect, is_reserved,
+};
 pub use flowcell_flow::schema::{agentic as agentic_schema, steps as steps_schema};
 pub use flowcell_flow::{
     Diagnostic, Location, Severity, Source, draw, duration, explain, from_defaults, graph, labels, outline, rewrite,
@@ -123,5 +125,6 @@ pub use library::versions::{self, FlowVersion, MoveError, NoVersion, RetryError}
 pub use library::{FlowEntry, FlowFiles, FlowLibrary, FlowSource, LibraryError, PostedFlow, PushError, StoredFlow};
 pub use operate::{account, audit, identity, policy, quota::QuotaError, retention, usage, vault};
 pub use runs::{agents, facts, inbox, inputs, timeline, tree, waiting};
+pub use world::measure::Probe;
 pub use world::simulate::Simulate;
 pub use world::test_run::{CallFixture, Fixtures, NodeFixture};
