@@ -1,5 +1,6 @@
 //! The commands of the command line, one module for each.
 
+mod account;
 mod case_file;
 mod changes;
 mod chat;
@@ -100,6 +101,9 @@ enum Command {
     /// Create, list and revoke access tokens
     #[command(subcommand)]
     Token(tenant::TokenCommand),
+    /// List, disable and delete the accounts of people who have signed in by OpenID Connect
+    #[command(subcommand)]
+    Account(account::AccountCommand),
     /// Manage encrypted secrets, which flows can send but not read
     #[command(subcommand)]
     Secret(secret::SecretCommand),
@@ -242,6 +246,7 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
         Command::Store(command) => store::execute(&command, *terminal),
         Command::Tenant(command) => tenant::tenant(&command, *terminal),
         Command::Token(command) => tenant::token(&command),
+        Command::Account(command) => account::execute(&command),
         Command::Secret(command) => secret::execute(command, *terminal),
         Command::Files(command) => files::execute(command),
         Command::Audit(command) => tenant::audit(&command),

@@ -9,7 +9,7 @@
 //! | frame | the frame of all pages, the pages of errors, and the headers of all answers |
 //! | parts | states, times, texts and other parts of pages |
 //! | assets | style sheet and scripts, compiled into the program |
-//! | login, answer, home, runs, run, jobs, inbox, flows, editor, catalog, packs, operate, operators, tokens, manual | the pages |
+//! | login, sign_in, answer, home, runs, run, jobs, inbox, flows, editor, catalog, packs, operate, operators, tokens, manual | the pages |
 //! | gate, picture, form, diff | an open question, the picture of a flow, the form of an input, the difference of two texts |
 //! | said | a text of a model, as Markdown |
 
@@ -37,6 +37,7 @@ mod run;
 mod runs;
 mod said;
 mod sent;
+mod sign_in;
 mod tokens;
 mod visit;
 
@@ -80,6 +81,9 @@ routes! {
     get "/console/login" login::show, true;
     post "/console/login" login::log_in, true;
     post "/console/logout" login::log_out, true;
+    get "/console/sign-in" login::show, true;
+    get "/console/sign-in/callback" sign_in::finish, true;
+    get "/console/sign-in/{name}" sign_in::begin, true;
     get "/console/answer" answer::show, true;
     post "/console/answer" answer::open, true;
     post "/console/answer/send" answer::send, true;

@@ -5,7 +5,7 @@
 
 use std::{io::Write, ops::ControlFlow, path::Path, sync::Arc, time::Duration};
 
-use flowcell_contract::{Json, RunId};
+use flowcell_contract::{Digest, Json, RunId};
 use flowcell_flow::{Diagnostic, Source, graph::Graph};
 use flowcell_runtime::{
     Event,
@@ -152,6 +152,11 @@ impl Host {
     /// thread.
     pub fn reload_packs(&self) -> Result<PackChanges, Error> {
         loading::reload_packs(self)
+    }
+
+    /// Returns the size of the component of a pack in bytes. Returns `None` if this host does not have the pack.
+    pub fn pack_size(&self, pack: &Digest) -> Option<usize> {
+        loading::pack_size(self, pack)
     }
 
     /// Checks whether the tenant may start another run now. Counts no run as started; [`Host::runner`] does.

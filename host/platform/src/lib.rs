@@ -37,6 +37,7 @@
 //! | world | tools, services, and stand-ins for them |
 //! | [`drive`] | starts and drives runs: triggers, sessions, channels |
 //! | notify | tells people outside about runs and trouble |
+//! | sign_in | sign-in by OpenID Connect |
 //! | [`runs`] | what a run shows: its tasks, their inputs, and its open questions |
 //! | [`cases`] | test cases of flows |
 //! | [`library`] | a folder of flows with their versions, and runs of flows by name |
@@ -69,6 +70,8 @@ pub mod posted;
 pub mod runs;
 pub mod schedule;
 pub mod shape;
+#[cfg(unix)]
+pub mod sign_in;
 mod store_errors;
 #[cfg(unix)]
 pub mod tenants;
@@ -81,7 +84,9 @@ pub use drive::jobs;
 pub use drive::{channels, fleet, reload, run_locks, sessions, supervisor, triggers};
 pub use flowcell_contract as contract;
 pub use flowcell_contract::{Catalog, Json, Manifest, NodeType, RunId, similar};
-pub use flowcell_engine::{Inspection, Limits, PackErrorKind, compile, embed, end_runtime, inspect, is_reserved};
+pub use flowcell_engine::{
+    Cost, Inspection, Limits, PackErrorKind, Profile, compile, embed, end_runtime, inspect, is_reserved,
+};
 pub use flowcell_flow::schema::{agentic as agentic_schema, steps as steps_schema};
 pub use flowcell_flow::{
     Diagnostic, Location, Severity, Source, draw, duration, explain, from_defaults, graph, labels, outline, rewrite,
@@ -118,7 +123,8 @@ pub use host::{Host, HostBuilder, agentic};
 pub use library::service::{FlowError, FlowService, StepLine};
 pub use library::versions::{self, FlowVersion, MoveError, NoVersion, RetryError};
 pub use library::{FlowEntry, FlowFiles, FlowLibrary, FlowSource, LibraryError, PostedFlow, PushError, StoredFlow};
-pub use operate::{audit, identity, policy, quota::QuotaError, retention, usage, vault};
+pub use operate::{account, audit, identity, policy, quota::QuotaError, retention, usage, vault};
 pub use runs::{agents, facts, inbox, inputs, timeline, tree, waiting};
+pub use world::measure::Probe;
 pub use world::simulate::Simulate;
 pub use world::test_run::{CallFixture, Fixtures, NodeFixture};

@@ -4,7 +4,7 @@
 mod access;
 mod agents;
 mod beside;
-mod browser;
+pub(super) mod browser;
 mod bulk;
 mod editor;
 mod kept;

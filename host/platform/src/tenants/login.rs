@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Outcome, TOKEN, TenantError, Tenants,
+    Outcome, TOKEN, TenantError, Tenants, accounts,
     token::{Token, check_scopes, hash_secret, new_secret, split_token},
 };
 use crate::operate::identity::{AuthError, Caller, Identify, Login, Refusal, Scope};
@@ -183,8 +183,12 @@ pub(super) fn log_out(tenants: &Tenants, caller: &Caller) -> Result<(), AuthErro
     }
 }
 
-/// Returns the reason why the parent of a token is not valid. Returns `None` if it is, or if the token has no parent.
+/// Returns the reason why the parent or the account of a token is not valid. Returns `None` if it is, or if the token has
+/// neither.
 pub(super) fn parent_refusal(tenants: &Tenants, token: &Token) -> Result<Option<Refusal>, AuthError> {
+    if let Some(account) = &token.account {
+        return accounts::refusal(tenants, account);
+    }
     let Some(parent) = &token.parent else { return Ok(None) };
     let parent = tenants.get::<Token>(TOKEN, parent).map_err(|_| AuthError::Unavailable)?;
     Ok(parent.map_or(Some(Refusal::TokenUnknown), |(parent, _)| parent.refusal_at(tenants.host.now())))

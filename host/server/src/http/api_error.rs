@@ -345,6 +345,7 @@ impl From<TenantError> for ApiError {
             TenantError::BeingRemoved(_) => ApiError::new(StatusCode::CONFLICT, "tenant_being_removed", error),
             TenantError::Changed(_) => ApiError::new(StatusCode::CONFLICT, "conflict", error),
             TenantError::UnknownToken(_) => ApiError::not_found("token_not_found", error),
+            TenantError::UnknownAccount(_) => ApiError::not_found("account_not_found", error),
             TenantError::TokenNameTaken(..) => ApiError::new(StatusCode::CONFLICT, "token_exists", error),
             TenantError::TokenName(_) | TenantError::UnknownScope(..) | TenantError::ScopeNotAllowed(..) => {
                 ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, error.code(), error)
