@@ -13,6 +13,7 @@ mod answer;
 mod content;
 mod editor;
 mod moments;
+mod outside;
 mod steer;
 
 use std::{path::Path, sync::Arc};
