@@ -1,5 +1,6 @@
 //! The commands of the command line, one module for each.
 
+mod account;
 mod case_file;
 mod changes;
 mod chat;
@@ -8,10 +9,8 @@ mod console;
 mod dev;
 mod drive;
 mod eval;
-mod expected;
 mod explain;
 mod files;
-mod fixtures;
 mod flow;
 mod flows;
 mod fmt;
@@ -103,6 +102,9 @@ enum Command {
     /// Create, list and revoke access tokens
     #[command(subcommand)]
     Token(tenant::TokenCommand),
+    /// List, disable and delete the accounts of people who have signed in by OpenID Connect
+    #[command(subcommand)]
+    Account(account::AccountCommand),
     /// Manage encrypted secrets, which flows can send but not read
     #[command(subcommand)]
     Secret(secret::SecretCommand),
@@ -248,6 +250,7 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
         Command::Store(command) => store::execute(&command, *terminal),
         Command::Tenant(command) => tenant::tenant(&command, *terminal),
         Command::Token(command) => tenant::token(&command),
+        Command::Account(command) => account::execute(&command),
         Command::Secret(command) => secret::execute(command, *terminal),
         Command::Forms(command) => forms::execute(command),
         Command::Files(command) => files::execute(command),

@@ -10,12 +10,14 @@
 //! | refusals | which rejected tokens the audit log has |
 //! | [`audit`] | audit logs, a hash chain for each tenant |
 //! | [`login`] | logins of browsers, with one-time codes |
+//! | [`accounts`] | accounts of people whom an issuer has identified, and their sessions |
 //! | [`deletion`] | the removal of a tenant |
 //! | [`retention`] | the removal of old runs by rules |
 //! | [`operation`] | operators' requests from any process |
 //!
 //! All of these data are in the documents of the store, so every process on a shared store has the same data.
 
+pub mod accounts;
 pub mod across;
 pub mod audit;
 pub mod callers;
@@ -45,6 +47,7 @@ use crate::{
         retention::{DeleteError, LabelRunError},
     },
     operate::{
+        account::{AccountRefusal, Granted, Subject},
         audit::{AUDIT, append, key},
         documents::{DocumentError, Documents, read, to_json},
         identity::{AuthError, Caller, Identify, Login, OwnToken, Refusal},
@@ -59,7 +62,7 @@ use listed::ListedTenants;
 use operation::Operation;
 use refusals::Refusals;
 pub use token::NewToken;
-use token::Token;
+use token::{Token, is_valid_name};
 use token_use::TokenUses;
 
 /// The actor in audit entries of operators.
@@ -114,6 +117,9 @@ pub enum TenantError {
     /// The token does not exist.
     #[error("the token `{0}` does not exist; `flowcell token list` lists the tokens")]
     UnknownToken(String),
+    /// The account does not exist.
+    #[error("the account `{0}` does not exist; `flowcell account list` lists the accounts")]
+    UnknownAccount(String),
     /// The name is invalid for a token.
     #[error("`{0}` is not a valid name of a token: use 1 to {MAX_NAME} letters, digits, `-` and `_`")]
     TokenName(String),
@@ -176,6 +182,7 @@ impl TenantError {
             TenantError::Name(_) | TenantError::TokenName(_) => "invalid_name",
             TenantError::TokenNameTaken(..) => "token_exists",
             TenantError::UnknownToken(_) => "token_not_found",
+            TenantError::UnknownAccount(_) => "account_not_found",
             TenantError::UnknownScope(..) => "unknown_scope",
             TenantError::ScopeNotAllowed(..) => "scope_not_allowed",
             TenantError::Policy(_) => "invalid_policy",
@@ -216,12 +223,6 @@ pub struct TenantRow {
     /// True if the removal of the tenant has begun.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub being_removed: bool,
-}
-
-/// Returns whether a name consists of 1 to [`MAX_NAME`] letters, digits, `-` and `_`.
-fn is_valid_name(name: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-    (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(fits)
 }
 
 /// The tenants of a store. Clones share the cache of rejected tokens.
@@ -472,6 +473,14 @@ impl Identify for Tenants {
 
     fn log_out(&self, caller: &Caller) -> Result<(), AuthError> {
         login::log_out(self, caller)
+    }
+
+    fn sign_in(&self, granted: &Granted) -> Result<Login, AccountRefusal> {
+        accounts::sign_in(self, granted)
+    }
+
+    fn end_sessions(&self, subject: &Subject) -> Result<(), AccountRefusal> {
+        accounts::end_sessions(self, subject)
     }
 
     fn note(&self, caller: &Caller, action: &str, subject: &str) -> Result<(), AuthError> {

@@ -13,6 +13,7 @@ mod answer;
 mod content;
 mod editor;
 mod moments;
+mod operators;
 mod outside;
 mod steer;
 
