@@ -40,6 +40,7 @@ use crate::{
     Host,
     drive::{jobs::JobError, triggers::operation::TriggerError},
     files::FileError,
+    forms::FormError,
     host::{
         erasure::eraser,
         granted::grantable,
@@ -152,6 +153,9 @@ pub enum TenantError {
     /// An error of a job.
     #[error(transparent)]
     Job(#[from] JobError),
+    /// An error of a form.
+    #[error(transparent)]
+    Form(#[from] FormError),
     /// Runs were not deleted.
     #[error(transparent)]
     Delete(#[from] DeleteError),
@@ -188,6 +192,7 @@ impl TenantError {
             TenantError::File(error) => error.code(),
             TenantError::Trigger(error) => error.code(),
             TenantError::Job(error) => error.code(),
+            TenantError::Form(error) => error.code(),
             TenantError::Delete(error) => error.code(),
             TenantError::Label(error) => error.code(),
             TenantError::Store(_) => "store_unavailable",
