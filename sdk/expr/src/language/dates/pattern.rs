@@ -61,7 +61,7 @@ fn unknown(name: &str, directive: &str) -> Error {
 
 /// Writes an instant by a format.
 pub(super) fn write(name: &str, moment: &Zoned, format: &str) -> Result<String, Error> {
-    let local = moment.local();
+    let local = moment.local(name)?;
     let mut text = String::new();
     for part in parts(name, format)? {
         let more = match part {
@@ -313,9 +313,7 @@ impl Fields {
     /// Returns the date, or `None` if a part is missing or does not exist.
     fn moment(&self) -> Option<Moment> {
         if let Some(seconds) = self.seconds {
-            let offset = jiff_core::tz::Offset::UTC;
-            let local = jiff_core::Timestamp::from_second(seconds).ok()?.to_datetime(offset);
-            return Some(Moment { local, offset: Some(offset), is_date: false });
+            return Moment::from_second(seconds);
         }
         let year = i16::try_from(self.year?).ok()?;
         let date = match self.day_of_year {
