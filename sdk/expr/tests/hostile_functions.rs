@@ -150,7 +150,7 @@ fn encodings_stay_bounded() {
         ("'100%' | urldecode", "=\"100%\""),
         ("'http://a:99999/' | urlparts", "port"),
         ("'http://a b/' | urlparts", "no spaces"),
-        ("'/x?a=1&a=2' | urlparts", "`a` twice"),
+        ("('https://ex.com?x=1&y&x=%32&x' | urlparts).query", r#"={"x":["1","2",""],"y":""}"#),
         (
             "'HTTP://u:p@[::1]:80//x?#f' | urlparts",
             r#"={"scheme":"http","user":"u:p","host":"[::1]","port":80,"path":"//x","query":{},"fragment":"f"}"#,
@@ -167,6 +167,14 @@ fn encodings_stay_bounded() {
         ("'a' | hmac(long | replace('a', ''))", "not empty"),
         ("'a' | hmac(words, 'md5')", "needs the algorithm"),
         ("file | sha256", "file"),
+        ("words | hmac(long, encoding='hax')", "needs the encoding"),
+        ("'a' | hmac(key=words, algorithm='md5')", "needs the algorithm"),
+        ("'a' | hmac('k' if n else words)", "the key of `hmac` is written in the flow"),
+        ("'a' | hmac(nothing | default('pw'))", "the key of `hmac` is written in the flow"),
+        ("'a' | hmac(nothing | default(words) | default('pw') | trim)", "the key of `hmac` is written in the flow"),
+        ("'a' | hmac(nothing or 'pw')", "the key of `hmac` is written in the flow"),
+        ("['a'] | map('hmac', 'lit6')", "the key of `hmac` is written in the flow"),
+        ("'a' | hmac(nothing | default(''))", "not empty"),
     ]);
 }
 

@@ -129,7 +129,7 @@ pub(super) fn difference(
 ) -> Result<Value, Error> {
     const NAME: &str = "datediff";
     let unit = argument(unit, &options, "unit")?.unwrap_or("seconds");
-    let zone = zone(state, options.get("zone")?)?;
+    let zone = zone(state, argument(None, &options, "zone")?)?;
     options.assert_all_used()?;
     let (value, other) = (Moment::read(NAME, value)?, Moment::read(NAME, other)?);
     let other = other.at(zone.clone());
@@ -153,7 +153,7 @@ pub(super) fn difference(
         "weeks" => days / 7,
         "months" => months,
         "years" => months / 12,
-        _ => return Err(unknown_unit(NAME, "`milliseconds`, `seconds`, `minutes`, `hours`, `days`, `weeks`, `months` or `years`")),
+        _ => return Err(unknown_unit(NAME)),
     };
     Ok(Value::from(sign * count))
 }
@@ -177,8 +177,45 @@ fn quotient(nanoseconds: i128, length: i128) -> Value {
     }
 }
 
-fn unknown_unit(name: &str, known: &str) -> Error {
-    invalid(format!("`{name}` needs the unit {known}"))
+/// The units of each function.
+const UNITS: [(&str, &[&str]); 3] = [
+    ("datediff", &["milliseconds", "seconds", "minutes", "hours", "days", "weeks", "months", "years"]),
+    ("datestart", &["year", "quarter", "month", "week", "day", "hour", "minute"]),
+    ("duration", &["milliseconds", "seconds", "minutes", "hours", "days"]),
+];
+
+fn units(name: &str) -> &'static [&'static str] {
+    UNITS.iter().find(|(function, _)| *function == name).map_or(&[], |(_, units)| units)
+}
+
+fn unknown_unit(name: &str) -> Error {
+    let (last, others) = units(name).split_last().unwrap_or((&"", &[]));
+    invalid(format!("`{name}` needs the unit `{}` or `{last}`", others.join("`, `")))
+}
+
+/// Returns an error if a function does not know a unit.
+pub(super) fn check_unit(name: &str, unit: &str) -> Result<(), Error> {
+    if units(name).contains(&unit) { Ok(()) } else { Err(unknown_unit(name)) }
+}
+
+/// Returns an error for a text that is no duration.
+pub(super) fn check_duration(name: &str, duration: &str) -> Result<(), Error> {
+    Duration::read(name, duration).map(|_| ())
+}
+
+/// Returns an error for an unknown time zone.
+pub(super) fn check_zone(_: &str, zone: &str) -> Result<(), Error> {
+    zones::check(zone)
+}
+
+/// Returns an error for a format with which `dateformat` cannot write.
+pub(super) fn check_written_format(name: &str, format: &str) -> Result<(), Error> {
+    pattern::write(name, &Zoned { instant: Instant::from_second(0), zone: Zone::UTC }, format).map(|_| ())
+}
+
+/// Returns an error for a format with which `dateparse` cannot read.
+pub(super) fn check_read_format(name: &str, format: &str) -> Result<(), Error> {
+    pattern::check(name, format)
 }
 
 /// `x | datestart(unit, zone)`: the beginning of the year, month, week or the like that a date is in.
@@ -210,9 +247,7 @@ pub(super) fn start(
         "day" => date.at(0, 0, 0, 0),
         "hour" => date.at(time.hour(), 0, 0, 0),
         "minute" => date.at(time.hour(), time.minute(), 0, 0),
-        _ => {
-            return Err(unknown_unit(NAME, "`year`, `quarter`, `month`, `week`, `day`, `hour` or `minute`"));
-        }
+        _ => return Err(unknown_unit(NAME)),
     };
     if moment.is_date {
         return date_text(NAME, start.date());
@@ -237,7 +272,7 @@ pub(super) fn duration(value: &str, unit: Option<&str>, options: Kwargs) -> Resu
         "days" => Some(86_400 * NANOSECONDS_PER_SECOND),
         unit => exact_unit(unit),
     };
-    let length = length.ok_or_else(|| unknown_unit(NAME, "`milliseconds`, `seconds`, `minutes`, `hours` or `days`"))?;
+    let length = length.ok_or_else(|| unknown_unit(NAME))?;
     Ok(quotient(exact, length))
 }
 

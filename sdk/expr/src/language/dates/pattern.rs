@@ -154,6 +154,18 @@ struct Fields {
     seconds: Option<i64>,
 }
 
+/// Returns an error for a format with a directive that cannot be read.
+pub(super) fn check(name: &str, format: &str) -> Result<(), Error> {
+    for part in parts(name, format)? {
+        if let Part::Directive(directive, _) = part
+            && !matches!(directive, "F" | "T" | "R" | "D")
+        {
+            field(&mut Fields::default(), &mut "", directive).ok_or_else(|| unknown(name, directive))?;
+        }
+    }
+    Ok(())
+}
+
 /// Reads a text by a format.
 pub(super) fn read(name: &str, text: &str, format: &str) -> Result<Moment, Error> {
     let mut fields = Fields::default();

@@ -88,6 +88,11 @@ impl Zone {
     }
 }
 
+/// Returns an error for a zone that is not known.
+pub(super) fn check(name: &str) -> Result<(), Error> {
+    if name.eq_ignore_ascii_case("utc") || read_offset(name).is_some() { Ok(()) } else { find(name).map(|_| ()) }
+}
+
 /// Reads an offset such as `Z`, `+02:00` or `-0330`.
 pub(super) fn read_offset(text: &str) -> Option<Offset> {
     if matches!(text, "Z" | "z") {
