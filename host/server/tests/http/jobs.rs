@@ -128,7 +128,8 @@ fn h2_a_job_touches_no_run_and_no_job_of_another_tenant() {
         json!({ "flow": "asks" }),
         json!({ "parent": "other" }),
         json!({ "retryOf": "other" }),
-        json!({ "flow": "asks' OR '1'='1" }),
+        json!({ "error": "asks' OR '1'='1" }),
+        json!({ "node": "asks'OR'1'='1" }),
         json!({ "trigger": "%" }),
     ];
     for filter in filters {
