@@ -285,7 +285,6 @@ fn wrong_requests_and_too_many_jobs_are_refused() {
         json!({ "action": "cancel", "filter": { "flow": "a b" } }),
         json!({ "action": "cancel", "filter": { "text": "?" } }),
         json!({ "action": "cancel", "filter": { "status": "active" } }),
-        json!({ "action": "cancel", "filter": { "status": "parked", "node": "a" } }),
         json!({ "action": "cancel", "filter": { "since": 2, "before": 1 } }),
         json!({ "action": "label", "filter": some, "params": { "set": { "a": "gold\u{202e}dlog" } } }),
         json!({ "action": "cancel", "filter": { "labels": { "a b": "x" } } }),
