@@ -191,11 +191,11 @@ pub(super) fn log_out(tenants: &Tenants, caller: &Caller) -> Result<(), AuthErro
     }
 }
 
-/// Returns the reason why the parent or the account of a token is not valid. Returns `None` if it is, or if the token has
-/// neither.
-pub(super) fn parent_refusal(tenants: &Tenants, token: &Token) -> Result<Option<Refusal>, AuthError> {
+/// Returns the reason why the parent or the account of the token with this id is not valid. Returns `None` if it is, or if
+/// the token has neither.
+pub(super) fn parent_refusal(tenants: &Tenants, id: &str, token: &Token) -> Result<Option<Refusal>, AuthError> {
     if let Some(account) = &token.account {
-        return accounts::refusal(tenants, account);
+        return accounts::refusal(tenants, account, id);
     }
     let Some(parent) = &token.parent else { return Ok(None) };
     let parent = tenants.get::<Token>(TOKEN, parent).map_err(|_| AuthError::Unavailable)?;
@@ -209,7 +209,7 @@ pub(super) fn refusal(tenants: &Tenants, caller: &Caller) -> Result<Option<Refus
     let Some((token, _)) = token.filter(|(token, _)| *token.tenant == *caller.tenant.as_str()) else {
         return Ok(Some(Refusal::TokenUnknown));
     };
-    let of_parent = parent_refusal(tenants, &token)?;
+    let of_parent = parent_refusal(tenants, id, &token)?;
     if let Some(refusal) = token.refusal_at(tenants.host.now()).or(of_parent) {
         return Ok(Some(refusal));
     }
