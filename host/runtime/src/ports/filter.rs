@@ -9,8 +9,6 @@ use flowcell_flow::{
     limits::LABELS,
 };
 
-use crate::rows::search::words;
-
 /// The selection of runs for a list. All given members must match.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Filter {
@@ -83,7 +81,7 @@ impl Filter {
         if self.error.as_ref().is_some_and(|code| code.is_empty() || code.chars().any(char::is_control)) {
             return Err("`error` must be a code, such as `http_timeout`".into());
         }
-        if self.text.as_deref().is_some_and(|text| words(text).is_empty()) {
+        if self.text.as_deref().is_some_and(|text| !text.contains(char::is_alphanumeric)) {
             return Err("`text` needs a word of letters or digits".into());
         }
         self.check_status()
