@@ -4,10 +4,9 @@
 //! |---|---|
 //! | [`across`] | the runs of all tenants as one list |
 //! | [`token`] | tokens: shown once, stored as hashes |
-//! | token_use | the last use of tokens, and warnings before they expire |
 //! | [`callers`] | the callers of a server: tenants, or any local caller while no tenant exists |
 //! | listed | the tenants whose runs are driven |
-//! | refusals | which rejected tokens the audit log has |
+//! | token_use, refusals | the last use of tokens, and warnings before they expire; the rejected tokens in the audit log |
 //! | [`audit`] | audit logs, a hash chain for each tenant |
 //! | [`login`] | logins of browsers, with one-time codes |
 //! | [`accounts`] | accounts of people whom an issuer has identified, and their sessions |
@@ -40,7 +39,6 @@ use crate::{
     Host,
     drive::{jobs::JobError, triggers::operation::TriggerError},
     files::FileError,
-    forms::FormError,
     host::{
         erasure::eraser,
         granted::grantable,
@@ -155,7 +153,7 @@ pub enum TenantError {
     Job(#[from] JobError),
     /// An error of a form.
     #[error(transparent)]
-    Form(#[from] FormError),
+    Form(#[from] crate::forms::FormError),
     /// Runs were not deleted.
     #[error(transparent)]
     Delete(#[from] DeleteError),
@@ -431,7 +429,7 @@ impl Identify for Tenants {
         let Some((known, _)) = known else {
             return Err(self.reject_token(OPERATORS, "unknown"));
         };
-        if !known.accepts(secret, self.host.now()) || login::parent_refusal(self, &known)?.is_some() {
+        if !known.accepts(secret, self.host.now()) || login::parent_refusal(self, id, &known)?.is_some() {
             return Err(self.reject_token(&known.tenant, id));
         }
         if !known.is_of_operators() {
