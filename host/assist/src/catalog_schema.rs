@@ -110,7 +110,7 @@ mod tests {
     use flowcell_schema::{Budget, Schema};
 
     use super::*;
-    use crate::kit::{CATALOG, examples};
+    use crate::kit::{CATALOG, EXAMPLES};
 
     /// Repeats a check that takes more than its time on a busy machine.
     fn patiently<T, E: std::fmt::Debug>(check: impl Fn() -> Result<T, E>) -> T {
@@ -121,7 +121,7 @@ mod tests {
     fn examples_fit_the_schema_and_wrong_inputs_do_not() {
         let schema = with_catalog(flowcell_flow::schema(), &CATALOG);
         let schema = patiently(|| Schema::compile(&schema));
-        for source in examples() {
+        for source in EXAMPLES.iter() {
             let value: Value = serde_yaml::from_str(&source.text).unwrap();
             let value = Json::from(value);
             let errors = patiently(|| schema.errors(&value, Budget::FULL));

@@ -8,11 +8,14 @@ mod expressions;
 mod files;
 mod keys;
 mod links;
+mod new_edges;
 mod steps;
 mod types;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod words;
 
 use std::ops::Range;
 
@@ -206,8 +209,9 @@ impl Context<'_> {
                     Role::NextStep => steps::next_steps(self, &located),
                     Role::Grant | Role::Other => keys::values(self, &located, &schemas, value),
                 };
-                // A bare word may be the first key of a map.
-                let is_bare = value.style() == Some(Style::Plain);
+                // A bare word may be the first key of a map, but not beside an arrow.
+                let is_bare = value.style() == Some(Style::Plain)
+                    && !(role == Role::EdgeText && self.marked.file[value.range.clone()].contains("->"));
                 if is_bare && offers.is_empty() && schemas.iter().any(|schema| schema.types().contains(&"object")) {
                     offers = keys::keys(self, &located, &schemas, None, role);
                 }

@@ -52,8 +52,12 @@ pub fn fixes(
     let carried = carried(&source.text, &index, diagnostic).map(|fix| fix.edit);
     let named = candidates(&source.text, range, diagnostic).into_iter().filter(|edit| Some(edit) != carried.as_ref());
     let candidates: Vec<_> = carried.iter().cloned().chain(named).take(MAX_FIXES).collect();
-    let mut found = Vec::new();
+    let mut found: Vec<Fix> = Vec::new();
     for edit in candidates {
+        // The same text in place of a longer part has the same title, and loses more.
+        if found.iter().any(|fix| fix.edit.text == edit.text) {
+            continue;
+        }
         let corrected = Source { text: apply(&source.text, std::slice::from_ref(&edit)), ..source.clone() };
         let after = diagnose(&corrected, catalog, context);
         let is_same = |other: &Diagnostic| other.code == diagnostic.code && other.message == diagnostic.message;
@@ -85,13 +89,13 @@ fn candidates(text: &str, range: Range<usize>, diagnostic: &Diagnostic) -> Vec<E
             if diagnostic.code == "syntax" {
                 found.extend(line_edit(text, range.start, word));
             } else {
-                found.push(Edit { range: range.clone(), text: word.to_owned() });
                 found.extend(part_edits(text, &range, word));
                 // A mark at a whole text in quotes leaves the quotes.
                 let marked = &text[range.clone()];
                 if marked.len() >= 2 && marked.starts_with(['"', '\'']) && marked.ends_with(['"', '\'']) {
                     found.push(Edit { range: range.start + 1..range.end - 1, text: word.to_owned() });
                 }
+                found.push(Edit { range: range.clone(), text: word.to_owned() });
             }
         }
     }
@@ -152,6 +156,14 @@ mod tests {
         let right = "flow:\n  name: a\nnodes:\n  - id: x\n    type: control.noop\n    input:\n      value: 1\n";
         let wrong = right.replace("  - id:", "  -id:");
         assert!(fixed(&wrong).contains(&right.to_owned()), "{:?}", fixed(&wrong));
+    }
+
+    /// The misspelt part of a path is replaced, and its members stay. No other correction has the same title.
+    #[test]
+    fn a_misspelt_path_has_one_correction() {
+        let text = "flow: { name: a }\nnodes:\n  - { id: check, type: control.if, input: { condition: true } }\n  - { id: x, \
+                    type: control.noop, after: check, input: { value: '{{ chek.condition }}' } }\n";
+        assert_eq!(fixed(text), [text.replace("chek", "check")]);
     }
 
     #[test]

@@ -58,8 +58,15 @@ pub(crate) struct Edge<'v> {
     pub(crate) to: usize,
     /// True if the edge can fire after a failure.
     pub(crate) after_failure: bool,
+    /// True if the edge can fire after a success.
+    pub(crate) after_success: bool,
     /// True if the edge only orders its nodes: `inbound: false`.
     pub(crate) orders_only: bool,
+    /// True if the edge may be left out although its source has succeeded: it has a condition or waits for a failure, or
+    /// its source may be skipped.
+    pub(crate) is_conditional: bool,
+    /// The label of an edge in text.
+    pub(crate) label: Option<String>,
     /// The map of the edge; `None` for an edge in text, and for `after`.
     pub(crate) map: Option<&'v Value>,
 }
@@ -130,6 +137,7 @@ struct RawEdge<'v> {
     from: String,
     to: String,
     after_failure: bool,
+    label: Option<String>,
     map: Option<&'v Value>,
 }
 
@@ -174,13 +182,7 @@ impl<'v> Flow<'v> {
             flow.by_id.entry(node.id.clone()).or_insert(index);
         }
         flow.read_links();
-        let found = edges.into_iter().filter_map(|RawEdge { from, to, after_failure, map }| {
-            let (from, to) = (*flow.by_id.get(&from)?, *flow.by_id.get(&to)?);
-            let value = map.and_then(|map| map.member("inbound"));
-            let orders_only = flow.text(value).is_some_and(|(text, _)| text == "false");
-            Some(Edge { from, to, after_failure, orders_only, map })
-        });
-        flow.edges = found.collect();
+        flow.edges = edges.into_iter().filter_map(|edge| flow.edge(edge)).collect();
         flow.incoming = vec![Vec::new(); flow.nodes.len()];
         flow.outgoing = vec![Vec::new(); flow.nodes.len()];
         for (index, edge) in flow.edges.iter().enumerate() {
@@ -189,6 +191,22 @@ impl<'v> Flow<'v> {
         }
         flow.back = flow.find_back_edges();
         flow
+    }
+
+    /// Returns an edge as it is written with the indices of its nodes; `None` if one of them is unknown.
+    fn edge(&self, RawEdge { from, to, after_failure, label, map }: RawEdge<'v>) -> Option<Edge<'v>> {
+        let (from, to) = (self.find(&from)?, self.find(&to)?);
+        let is = |name: &str, text: &str| {
+            self.text(map.and_then(|map| map.member(name))).is_some_and(|(found, _)| found == text)
+        };
+        let has_when = |value: &Value| value.member("when").is_some();
+        let after_success = !is("on", "error") && label.as_deref() != Some("error");
+        let is_conditional = !after_success
+            || label.as_deref().is_some_and(|label| !matches!(label, "success" | "end"))
+            || map.is_some_and(has_when)
+            || has_when(self.nodes[from].value);
+        let orders_only = is("inbound", "false");
+        Some(Edge { from, to, after_failure, after_success, orders_only, is_conditional, label, map })
     }
 
     /// Returns true if a byte stands in this graph, and not in another one.
@@ -274,7 +292,7 @@ impl<'v> Flow<'v> {
                 .unwrap_or_default()
             {
                 if let Some(from) = self.use_id(Some(before), false) {
-                    edges.push(RawEdge { from, to: id.clone(), after_failure: false, map: None });
+                    edges.push(RawEdge { from, to: id.clone(), after_failure: false, label: None, map: None });
                 }
             }
             let alias = self.alias(value, kind.as_deref());
@@ -301,20 +319,21 @@ impl<'v> Flow<'v> {
             for pair in parts.ids.windows(2) {
                 let [from, to] = [&pair[0], &pair[1]].map(|range| scalar.text[range.clone()].to_owned());
                 let after_failure = matches!(label, Some("error" | "end"));
-                edges.push(RawEdge { from, to, after_failure, map: None });
+                edges.push(RawEdge { from, to, after_failure, label: label.map(str::to_owned), map: None });
             }
             return;
         }
         let ends = [self.use_id(item.member("from"), false), self.use_id(item.member("to"), false)];
         let on = self.text(item.member("on")).map(|(on, _)| on).filter(|on| on != "success");
         if let [Some(from), Some(to)] = ends {
-            edges.push(RawEdge { from, to, after_failure: on.is_some(), map: Some(item) });
+            edges.push(RawEdge { from, to, after_failure: on.is_some(), label: None, map: Some(item) });
         }
     }
 
     /// Reads the nodes of bodies that are lists, and the nodes that undo others.
     fn read_links(&mut self) {
-        for index in 0..self.nodes.len() {
+        let all = 0..self.nodes.len();
+        for index in all.clone() {
             let value = self.nodes[index].value;
             for item in value.member("body").map(Value::items).unwrap_or_default() {
                 let id = self.use_id(Some(item), false);
@@ -322,10 +341,14 @@ impl<'v> Flow<'v> {
                     self.nodes[inner].owner = Some(index);
                 }
             }
+        }
+        for index in all {
+            let value = self.nodes[index].value;
             let undo = self.use_id(value.member("undo"), false);
             if let Some(undo) = undo.and_then(|id| self.by_id.get(&id).copied()) {
                 self.nodes[undo].undoes = Some(index);
-                self.nodes[undo].owner = self.nodes[index].owner;
+                // The list of a body may name it, too.
+                self.nodes[undo].owner = self.nodes[undo].owner.or(self.nodes[index].owner);
             }
         }
     }
@@ -420,17 +443,26 @@ impl<'v> Flow<'v> {
 
     /// Tells for each node whether edges lead to it from a node, or, with `is_reverse`, from it to the node.
     pub(crate) fn reached(&self, node: usize, is_reverse: bool) -> Vec<bool> {
-        self.reached_from(&[node], is_reverse)
+        self.reached_by(&[node], is_reverse, |_| true)
     }
 
     /// Tells the same for several nodes: whether edges lead to a node from any of them.
-    pub(crate) fn reached_from(&self, nodes: &[usize], is_reverse: bool) -> Vec<bool> {
+    pub(crate) fn reached_from(&self, nodes: &[usize]) -> Vec<bool> {
+        self.reached_by(nodes, false, |_| true)
+    }
+
+    /// Tells for each node whether edges that cannot be left out lead to it from a node.
+    pub(crate) fn reached_in_any_case(&self, node: usize) -> Vec<bool> {
+        self.reached_by(&[node], false, |edge| !edge.is_conditional)
+    }
+
+    fn reached_by(&self, nodes: &[usize], is_reverse: bool, counts: impl Fn(&Edge<'_>) -> bool) -> Vec<bool> {
         let (mut seen, mut next) = (vec![false; self.nodes.len()], nodes.to_vec());
         nodes.iter().for_each(|node| seen[*node] = true);
         while let Some(at) = next.pop() {
             let links = if is_reverse { &self.incoming[at] } else { &self.outgoing[at] };
-            let ends =
-                links.iter().map(|edge| &self.edges[*edge]).map(|edge| if is_reverse { edge.from } else { edge.to });
+            let edges = links.iter().map(|edge| &self.edges[*edge]).filter(|edge| counts(edge));
+            let ends = edges.map(|edge| if is_reverse { edge.from } else { edge.to });
             next.extend(ends.filter(|end| !std::mem::replace(&mut seen[*end], true)));
         }
         seen

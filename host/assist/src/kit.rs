@@ -32,7 +32,7 @@ struct Around;
 
 impl Surroundings for Around {
     fn flows(&self) -> Vec<String> {
-        examples().into_iter().map(|source| source.name.trim_end_matches(".yaml").to_owned()).collect()
+        EXAMPLES.iter().map(|source| source.name.trim_end_matches(".yaml").to_owned()).collect()
     }
 
     fn agents(&self) -> Vec<String> {
@@ -48,12 +48,12 @@ impl Surroundings for Around {
     }
 }
 
-/// Returns the examples of the graph dialect.
-pub(crate) fn examples() -> Vec<Source> {
+/// The examples of the graph dialect.
+pub(crate) static EXAMPLES: LazyLock<Vec<Source>> = LazyLock::new(|| {
     let found = flows_in("flows/graph");
     assert!(found.len() >= 20, "the examples have moved");
     found
-}
+});
 
 /// Returns the flows in a folder of this repository.
 pub(crate) fn flows_in(folder: &str) -> Vec<Source> {
@@ -78,7 +78,7 @@ impl CheckContext for Examples {
     }
 
     fn flow(&self, name: &str) -> Option<Source> {
-        examples().into_iter().find(|source| source.name == format!("{name}.yaml"))
+        EXAMPLES.iter().find(|source| source.name.strip_suffix(".yaml") == Some(name)).cloned()
     }
 }
 

@@ -140,7 +140,10 @@ impl Located<'_> {
             ["nodes", "*", "use"] => Role::Fragment,
             ["nodes", "*", "promptFile"] => Role::File,
             ["nodes", "*", "grants"] | ["flow", "defaults", "grants"] => Role::Grant,
-            ["nodes", "*", "grants", "secrets", "*", "name"] => Role::Secret,
+            ["nodes", "*", "grants", "secrets", "name"]
+            | ["nodes", "*", "grants", "secrets", "*", "name"]
+            | ["flow", "defaults", "grants", "secrets", "name"]
+            | ["flow", "defaults", "grants", "secrets", "*", "name"] => Role::Secret,
             ["flow", "triggers", "*", "webhook", "secret"] | ["flow", "triggers", "*", "webhook", "secret", "*"] => {
                 Role::Secret
             }

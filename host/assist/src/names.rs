@@ -256,7 +256,9 @@ fn inbound(flow: &Flow<'_>, place: &Place) -> Arc<Json> {
     let (Visible::Before(node) | Visible::Through(node)) = place.visible else { return anything() };
     let mut parts: Vec<Json> = Vec::new();
     for edge in flow.incoming(node).filter(|edge| !edge.orders_only) {
-        parts.push(output_of(flow, edge.from));
+        if edge.after_success {
+            parts.push(output_of(flow, edge.from));
+        }
         if edge.after_failure {
             let members = json!({ "failed": { "type": "boolean" }, "error": failure(), "input": {} });
             parts.push(json!({ "type": "object", "properties": members }));

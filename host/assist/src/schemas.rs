@@ -120,6 +120,11 @@ impl<'s> Schema<'s> {
         parts.filter_map(required).filter_map(Json::as_array).flatten().filter_map(Json::as_str).collect()
     }
 
+    /// Returns true if no value fits.
+    pub(crate) fn is_never(self) -> bool {
+        *self.part == Json::Bool(false)
+    }
+
     /// Returns true if a member that the schema does not name cannot exist.
     pub(crate) fn is_closed(self) -> bool {
         let alternatives = self.alternatives();

@@ -1,6 +1,6 @@
 //! Finds the expressions of a flow, with the names that each of them may use.
 
-use std::{ops::Range, sync::Arc};
+use std::{collections::HashSet, ops::Range, sync::Arc};
 
 use flowcell_contract::{Mark, MarkKind};
 use flowcell_flow::ids::is_one_binding;
@@ -250,6 +250,30 @@ fn locals(mark: &Mark, input: &Value) -> Vec<Local> {
             None => found.push(Local { name: local.to_string(), field: None }),
         }
     }
+    found
+}
+
+/// A node whose output is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ReadOf {
+    pub(crate) node: usize,
+    /// The node that reads it, or whose edge does; `None` for an output of the graph or of a body.
+    pub(crate) by: Option<usize>,
+}
+
+/// Returns the nodes whose outputs expressions read, each once for each reader.
+pub(crate) fn reads(flow: &Flow<'_>) -> HashSet<ReadOf> {
+    let mut found = HashSet::new();
+    each(flow, None, &mut |spot| {
+        let by = match spot.place.visible {
+            Visible::Before(node) | Visible::Through(node) | Visible::Undone(node) => Some(node),
+            Visible::All | Visible::None => None,
+        };
+        for path in spot.expression().paths() {
+            let named = named_node(flow, spot.place, &path).and_then(|(id, _)| flow.find(&id));
+            found.extend(named.filter(|node| Some(*node) != by).map(|node| ReadOf { node, by }));
+        }
+    });
     found
 }
 

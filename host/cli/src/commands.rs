@@ -14,6 +14,7 @@ mod files;
 mod flow;
 mod flows;
 mod fmt;
+mod forms;
 mod functions;
 mod graph;
 mod groups;
@@ -107,6 +108,9 @@ enum Command {
     /// Manage encrypted secrets, which flows can send but not read
     #[command(subcommand)]
     Secret(secret::SecretCommand),
+    /// Create, list and revoke links by which people without a login start a flow
+    #[command(subcommand)]
+    Forms(forms::FormsCommand),
     /// Store files that flows take as input
     #[command(subcommand)]
     Files(files::FilesCommand),
@@ -248,6 +252,7 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
         Command::Token(command) => tenant::token(&command),
         Command::Account(command) => account::execute(&command),
         Command::Secret(command) => secret::execute(command, *terminal),
+        Command::Forms(command) => forms::execute(command),
         Command::Files(command) => files::execute(command),
         Command::Audit(command) => tenant::audit(&command),
         Command::Answer(args) => runs::answer(&args, *terminal),

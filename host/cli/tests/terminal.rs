@@ -195,11 +195,12 @@ fn compiling_is_announced_at_the_terminal() {
     terminal.wait().unwrap();
 }
 
+/// Behind it the terminal is in raw mode. An arrow of an error message is no prompt.
+const PROMPT: &str = "\x1b[K> ";
+
 /// A person evaluates expressions with the values of a run. Tab completes nodes and members, and Ctrl-D ends the command.
 #[test]
 fn expressions_are_completed_at_the_terminal() {
-    // Behind it the terminal is in raw mode. An arrow of an error message is no prompt.
-    const PROMPT: &str = "\x1b[K> ";
     const PAYS: &str = "
 flow: { name: pays, outputs: { paid: '{{ pay.value.amount }}' } }
 nodes: [{ id: pay, type: control.noop, input: { value: { amount: 12 } } }]
@@ -226,6 +227,32 @@ nodes: [{ id: pay, type: control.noop, input: { value: { amount: 12 } } }]
     // The arrow brings back the lines before.
     typed.write_all(b"\x1b[A\x1b[A + 1\n").unwrap();
     screen.hear("1189");
+    screen.hear(PROMPT);
+    typed.write_all(b"\x04").unwrap();
+    assert!(terminal.wait().unwrap().success());
+}
+
+/// Lines that come at once, before the prompt is up and while others are evaluated, are each evaluated.
+#[test]
+fn expressions_that_are_typed_ahead_are_evaluated() {
+    const LINES: usize = 40;
+    let folder = tempfile::tempdir().unwrap();
+    let mut plain = flowcell(folder.path());
+    plain.env("TERM", "xterm");
+    let Some(mut terminal) = terminal_of(&plain, folder.path(), "eval") else { return };
+    let (mut typed, mut screen) = (terminal.stdin.take().unwrap(), Screen::of(&mut terminal));
+    let expected = |number: usize| format!("{}\r\n", 7_000_003 * number);
+    let lines = |numbers: std::ops::Range<usize>| {
+        numbers.map(|number| format!("7000003 * {number}\r")).collect::<String>().into_bytes()
+    };
+    typed.write_all(&lines(1..LINES)).unwrap();
+    (1..LINES).for_each(|number| _ = screen.hear(&expected(number)));
+    // The prompt is up, and the terminal in raw mode. The lines come with the end of the first one.
+    typed.write_all(&lines(LINES..2 * LINES)).unwrap();
+    typed.write_all(b"1 + ").unwrap();
+    (LINES..2 * LINES).for_each(|number| _ = screen.hear(&expected(number)));
+    typed.write_all(b"70\r").unwrap();
+    screen.hear("\r\n71\r\n");
     screen.hear(PROMPT);
     typed.write_all(b"\x04").unwrap();
     assert!(terminal.wait().unwrap().success());

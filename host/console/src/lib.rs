@@ -9,7 +9,7 @@
 //! | frame | the frame of all pages, the pages of errors, and the headers of all answers |
 //! | parts | states, times, texts and other parts of pages |
 //! | assets | style sheet and scripts, compiled into the program |
-//! | login, sign_in, answer, home, runs, run, jobs, inbox, flows, editor, catalog, packs, operate, operators, tokens, manual | the pages |
+//! | login, sign_in, answer, outside, home, runs, run, jobs, inbox, flows, editor, catalog, packs, operate, operators, tokens, manual | the pages |
 //! | gate, picture, form, diff | an open question, the picture of a flow, the form of an input, the difference of two texts |
 //! | said | a text of a model, as Markdown |
 
@@ -30,6 +30,7 @@ mod manual;
 mod once;
 mod operate;
 mod operators;
+mod outside;
 mod packs;
 mod parts;
 mod picture;
@@ -88,6 +89,10 @@ routes! {
     post "/console/answer" answer::open, true;
     post "/console/answer/send" answer::send, true;
     get "/console/answer/done" answer::done, true;
+    get "/console/form" outside::show, true;
+    post "/console/form" outside::open, true;
+    post "/console/form/send" outside::send, true;
+    get "/console/form/done" outside::done, true;
     get "/console/assets/{version}/{name}" assets::show, true;
     get "/console/runs" runs::list, false;
     get "/console/runs/{id}" run::graph, false;

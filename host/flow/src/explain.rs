@@ -20,7 +20,7 @@ use self::{
 };
 use crate::{
     defaults::from_defaults,
-    graph::{BodyIx, Bound, Graph, Node, NodeIx},
+    graph::{BodyIx, Bound, FACTS, Graph, Node, NodeIx},
 };
 
 /// Maximum number of members that an explanation lists of an input or an output.
@@ -29,6 +29,8 @@ const MAX_MEMBERS: usize = 40;
 const MAX_LISTED: usize = 12;
 /// Maximum number of characters that an explanation shows of a value.
 const MAX_VALUE_CHARS: usize = 120;
+/// The value of the member that the host adds to the input of a script.
+const ADDED_FACTS: &str = "the facts about the run, the flow, the task and the tenant, which the host adds";
 
 /// The explanation of a flow, or of one of its nodes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -87,8 +89,8 @@ pub struct NodeExplanation {
 pub struct Field {
     /// The name of the member. It is empty if the whole value is one expression.
     pub field: String,
-    /// A literal value, or a sentence about an expression that reads no value of the flow. A long one is cut, and ends
-    /// with `…`.
+    /// A literal value, or a sentence about a value that the host adds, or about an expression that reads no value of
+    /// the flow. A long one is cut, and ends with `…`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
     /// The values that the member is computed from.
@@ -167,7 +169,12 @@ fn fields(graph: &Graph, bound: &Bound<Binding>) -> Vec<Field> {
         paths.entry(member).or_default().push(&used.path);
     }
     let computed = |name: &str| {
-        let reads = paths.get(name).map(|paths| reads(graph, bound, paths)).unwrap_or_default();
+        let paths = paths.get(name).map(Vec::as_slice).unwrap_or_default();
+        // The flow does not write this member, and its name is none of the language.
+        if matches!(paths, [path] if path.root() == FACTS) {
+            return Field { field: short(name), value: Some(ADDED_FACTS.to_owned()), reads: Vec::new() };
+        }
+        let reads = reads(graph, bound, paths);
         let value = reads.is_empty().then(|| "an expression that reads no value of the flow".to_owned());
         Field { field: short(name), value, reads }
     };

@@ -180,7 +180,7 @@ fn flow_schema() -> Value {
                 "type": "object",
                 "additionalProperties": false,
                 "properties": {
-                    "grants": { "type": "object", "description": "Grants of built-in nodes that ask for them and set none of their own" },
+                    "grants": grants("Grants of built-in nodes that ask for them and set none of their own"),
                     "policy": { "$ref": "#/$defs/nodePolicy" },
                 },
                 "description": "Grants and the policy of nodes that do not set their own",
@@ -311,7 +311,7 @@ fn node_schema() -> Value {
                 "description": "With the join `any`: cancels what leads only to this node when the first edge fires",
             },
             "policy": { "$ref": "#/$defs/nodePolicy" },
-            "grants": { "type": "object", "description": "Capabilities of the node, such as hosts and files" },
+            "grants": grants("Capabilities of the node, such as hosts and files"),
             "body": {
                 "oneOf": [
                     { "type": "array", "items": { "$ref": "#/$defs/id" } },
@@ -359,6 +359,28 @@ fn fragment_schema() -> Value {
 fn marks(description: &str) -> Value {
     let text = json!({ "type": "string" });
     json!({ "anyOf": [text, { "type": "array", "items": text }], "description": description })
+}
+
+/// Returns the schema of grants. The packs name the capabilities, so that only the secrets of requests are known.
+fn grants(description: &str) -> Value {
+    let text = |description: &str| json!({ "type": "string", "description": description });
+    let secret = json!({
+        "type": "object",
+        "required": ["name"],
+        "properties": {
+            "name": text("Name of the secret"),
+            "header": text("Header of the request that has it, by default `authorization`"),
+            "prefix": text("Text before it, by default `Bearer ` with the header `authorization`"),
+            "for": {
+                "type": "array",
+                "items": { "type": "string" },
+                "description": "Origins that get it, among those of the secret",
+            },
+        },
+    });
+    let secrets =
+        json!({ "anyOf": [{ "type": "array", "items": secret }, secret], "description": "Secrets that requests send" });
+    json!({ "type": "object", "properties": { "secrets": secrets }, "description": description })
 }
 
 fn node_policy_schema() -> Value {

@@ -41,6 +41,7 @@ const SENTENCES: &[(&str, &str, &str)] = &[
     ("order", "check", "If it fails, `apologise` and `ship` can handle the failure."),
     ("order", "check", "condition reads `flow.input.amount`: the input of the run, by default 5"),
     ("order", "check", "policy: timeoutMs 1000 (flow.defaults), retry 3 attempts (flow.defaults)"),
+    ("cycles", "coder", "policy: timeoutMs 300000 (built-in), retry 1 attempt (built-in)"),
     ("order", "pay", "It is skipped unless its `when` holds, which reads `check.condition`, `flow.input.note`."),
     ("order", "pay", "If it fails, its failure becomes its output, and its edges fire as after a success."),
     ("order", "pay", "value reads `flow.input.other`: the input of the run, without a default"),

@@ -5,6 +5,7 @@ use std::path::Path;
 use flowcell_contract::{Catalog, Json};
 use flowcell_flow::{
     CheckContext, Checked, Graph, NoContext, Source, about,
+    explain::explain,
     graph::{FACTS, Reference},
     outline::{Outline, Port, PortKind, ScriptError},
     packs,
@@ -228,6 +229,15 @@ fn a_script_in_a_node_is_literal() {
     let input = rendered(node("{ file: ./lib/good.js }"));
     let file = json!({ "path": "./lib/good.js", "text": "export const run = () => ({{ a: 1 }});" });
     assert_eq!(input, Json::from(json!({ "file": file, "facts": 7 })));
+}
+
+/// The host adds the facts to the input of a script. Their name in expressions is no name that a person can write.
+#[test]
+fn an_explanation_says_which_facts_the_host_adds_to_a_script() {
+    let graph = node("{ source: 'run = () => 1' }").graph.unwrap();
+    let shown = explain(&graph, None).unwrap().to_string();
+    let added = "    facts = the facts about the run, the flow, the task and the tenant, which the host adds\n";
+    assert!(shown.contains(added) && !shown.contains(&format!("`{FACTS}`")), "{shown}");
 }
 
 #[test]

@@ -59,6 +59,8 @@ pub mod control;
 pub mod drive;
 mod facade;
 pub mod files;
+#[cfg(unix)]
+pub mod forms;
 pub mod host;
 pub mod library;
 #[cfg(unix)]

@@ -4,10 +4,9 @@
 //! |---|---|
 //! | [`across`] | the runs of all tenants as one list |
 //! | [`token`] | tokens: shown once, stored as hashes |
-//! | token_use | the last use of tokens, and warnings before they expire |
 //! | [`callers`] | the callers of a server: tenants, or any local caller while no tenant exists |
 //! | listed | the tenants whose runs are driven |
-//! | refusals | which rejected tokens the audit log has |
+//! | token_use, refusals | the last use of tokens, and warnings before they expire; the rejected tokens in the audit log |
 //! | [`audit`] | audit logs, a hash chain for each tenant |
 //! | [`login`] | logins of browsers, with one-time codes |
 //! | [`accounts`] | accounts of people whom an issuer has identified, and their sessions |
@@ -152,6 +151,9 @@ pub enum TenantError {
     /// An error of a job.
     #[error(transparent)]
     Job(#[from] JobError),
+    /// An error of a form.
+    #[error(transparent)]
+    Form(#[from] crate::forms::FormError),
     /// Runs were not deleted.
     #[error(transparent)]
     Delete(#[from] DeleteError),
@@ -188,6 +190,7 @@ impl TenantError {
             TenantError::File(error) => error.code(),
             TenantError::Trigger(error) => error.code(),
             TenantError::Job(error) => error.code(),
+            TenantError::Form(error) => error.code(),
             TenantError::Delete(error) => error.code(),
             TenantError::Label(error) => error.code(),
             TenantError::Store(_) => "store_unavailable",
@@ -426,7 +429,7 @@ impl Identify for Tenants {
         let Some((known, _)) = known else {
             return Err(self.reject_token(OPERATORS, "unknown"));
         };
-        if !known.accepts(secret, self.host.now()) || login::parent_refusal(self, &known)?.is_some() {
+        if !known.accepts(secret, self.host.now()) || login::parent_refusal(self, id, &known)?.is_some() {
             return Err(self.reject_token(&known.tenant, id));
         }
         if !known.is_of_operators() {

@@ -42,6 +42,7 @@ pub(crate) mod facts;
 pub(crate) mod feeds;
 pub(crate) mod files;
 pub(crate) mod flows;
+pub(crate) mod forms;
 pub(crate) mod health;
 pub(crate) mod inbox;
 pub(crate) mod intake;

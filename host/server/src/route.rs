@@ -37,8 +37,8 @@ use crate::{
         app::{App, finish_detached},
         assist, audit,
         auth_rate_limiter::ClientAddr,
-        authoring, beside, catalog, eval, events, files, flows, health,
-        identity::{Caller, Scope},
+        authoring, beside, catalog, eval, events, files, flows, forms, health,
+        identity::{AuthError, Caller, Scope},
         inbox, jobs, library, links, login, machines, me,
         metrics::{self, RequestTenant},
         migrate, moment, notices, packs,
@@ -95,6 +95,8 @@ fn table() -> Vec<Row> {
         (Open, routes!(sign_in::finish)),
         (Open, routes!(links::show_linked_question)),
         (Open, routes!(links::answer_by_link)),
+        (Open, routes!(forms::show_linked_form)),
+        (Open, routes!(forms::start_by_link)),
         (Needs(Scope::MetricsRead), routes!(metrics::metrics)),
         (Needs(Scope::FlowRead), routes!(flows::validate)),
         (Needs(Scope::FlowRead), routes!(assist::assist)),
@@ -130,6 +132,9 @@ fn table() -> Vec<Row> {
         (Needs(Scope::FlowWrite), routes!(triggers::disable)),
         (Needs(Scope::RunCreate), routes!(triggers::fire)),
         (Signed, routes!(webhooks::receive)),
+        (Needs(Scope::RunCreate), routes!(forms::create)),
+        (Needs(Scope::RunCreate), routes!(forms::list)),
+        (Needs(Scope::RunCreate), routes!(forms::revoke)),
         (Needs(Scope::FlowRead), routes!(catalog::list)),
         (Needs(Scope::FlowRead), routes!(catalog::show)),
         (Needs(Scope::FlowRead), routes!(catalog::flows)),
@@ -380,14 +385,7 @@ async fn authorize(
     from: Option<IpAddr>,
     scope: Option<Scope>,
 ) -> Result<(Caller, Permit), ApiError> {
-    let session = machine_session(app, token, from).await?;
-    let shown = session.as_deref().or(token);
-    let found =
-        app.failures.limited(from, "token", std::future::ready(()).map(|()| app.identity.identify(shown))).await;
-    if let (Some(_), Some(token), Err(_)) = (&session, token, &found) {
-        app.machines.forget(token);
-    }
-    let caller = found?;
+    let caller = identify(app, token, from).await?;
     // A tenant has no scope of the operators, whatever its identity provider says.
     if let Some(scope) = scope
         && (!caller.scopes.has(scope) || scope.is_for_operators() && !app.acts_for_operators(&caller))
@@ -397,6 +395,22 @@ async fn authorize(
     let place = app.requests.try_take(&caller.tenant, 1);
     let full = || ApiError::busy("too_many_requests", "the tenant has too many open requests; try again later");
     Ok((caller, place.ok_or_else(full)?))
+}
+
+/// Identifies the caller of a request.
+async fn identify(app: &App, token: Option<&str>, from: Option<IpAddr>) -> Result<Caller, ApiError> {
+    let mut session = machine_session(app, token, from).await?;
+    if let (Some(earlier), Some(token)) = (&session, token) {
+        match app.identity.identify(Some(earlier)) {
+            Err(AuthError::Unknown) => {}
+            found => return Ok(found?),
+        }
+        // The session has ended before the token of the machine: others of its account have taken its place, for example.
+        app.machines.forget(token, earlier);
+        session = machine_session(app, Some(token), from).await?;
+    }
+    let shown = session.as_deref().or(token);
+    app.failures.limited(from, "token", std::future::ready(()).map(|()| app.identity.identify(shown))).await
 }
 
 /// Returns the token of the session of a machine whose token is of an issuer, or `None` for any other caller. A wrong token
@@ -413,7 +427,8 @@ async fn machine_session(app: &App, token: Option<&str>, from: Option<IpAddr>) -
         Some(from) => app.failures.wait_for_turn(from, now).await,
         None => None,
     };
-    let session = app.machines.session(sign_ins, token, app.host.now()).await;
+    let sign_in = async { Ok::<_, ApiError>(sign_ins.sign_in_machine(token).await?) };
+    let session = app.machines.session(token, app.host.now(), sign_in).await;
     if let (Err(error), Some(from)) = (&session, from)
         && error.status() == StatusCode::FORBIDDEN
     {

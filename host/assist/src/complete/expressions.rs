@@ -1,16 +1,17 @@
 //! Completions inside of expressions: names, members and functions.
 
-use std::{collections::HashSet, ops::Range};
+use std::{cmp::Reverse, collections::HashSet, ops::Range};
 
 use flowcell_contract::functions::{Function, FunctionKind, functions};
 
-use super::{CompletionKind, Context, MARK, Offer};
+use super::{CompletionKind, Context, MARK, MAX_COMPLETIONS, Offer};
 use crate::{
     expression::{Expression, NameUse, PathAt, Step as PathStep, TokenKind, is_plain_name},
+    flow::Flow,
     names::{Known, names, names_of_last_pass, schemas_of, to_step},
     reading::Style,
     schemas::{Schema, Step},
-    spots::Spot,
+    spots::{self, Spot},
 };
 
 /// The functions that flows use most, the first ones first.
@@ -30,6 +31,9 @@ const COMMON: [&str; 14] = [
     "sum",
     "sort",
 ];
+
+/// The members that the host records for a node that did not run or did not succeed.
+const RECORDED: [&str; 5] = ["skipped", "cancelled", "failed", "attempts", "error"];
 
 /// Returns what can be written in an expression, and the bytes of the word in the file that it replaces.
 pub(super) fn offers(context: &Context<'_>, spot: &Spot<'_>) -> (Vec<Offer>, Range<usize>) {
@@ -132,7 +136,8 @@ fn misfit(mut schemas: Vec<Schema<'_>>, steps: &[PathStep]) -> u8 {
         let properties: Vec<_> = schemas.iter().flat_map(|schema| schema.properties()).collect();
         let types: Vec<_> = schemas.iter().flat_map(|schema| schema.types()).collect();
         let is_named = step.is_index || properties.iter().any(|property| property.name == step.name);
-        let cannot = !properties.is_empty() || (!types.is_empty() && !types.contains(&"object"));
+        let is_never = schemas.iter().any(|schema| schema.is_never() && !RECORDED.contains(&step.name.as_str()));
+        let cannot = is_never || !properties.is_empty() || (!types.is_empty() && !types.contains(&"object"));
         if !is_named {
             return if cannot { 2 } else { 1 };
         }
@@ -172,8 +177,39 @@ fn members(context: &Context<'_>, known: &[Known], path: &PathAt, step: usize, i
     if found.iter().any(|(misfit, _)| *misfit < 4) {
         found.retain(|(misfit, _)| *misfit < 4);
     }
+    let is_object = |schema: &Schema<'_>| schema.types().is_empty() || schema.types().contains(&"object");
+    if found.is_empty() && schemas.iter().all(|schema| is_object(schema) && !schema.is_closed()) {
+        return members_read_elsewhere(context.flow, path, step)
+            .into_iter()
+            .filter(|offer| is_writable(&offer.label))
+            .collect();
+    }
     found.sort_by_key(|(misfit, _)| *misfit);
     found.into_iter().map(|(_, offer)| offer).collect()
+}
+
+/// Returns the members that other expressions of the flow read of the value to which the first `step` steps of a path
+/// lead, those that are read most first. No schema names them.
+fn members_read_elsewhere(flow: &Flow<'_>, path: &PathAt, step: usize) -> Vec<Offer> {
+    let is_same_step =
+        |(one, other): (&PathStep, &PathStep)| (one.is_index && other.is_index) || one.name == other.name;
+    let is_same =
+        |other: &PathAt| other.root == path.root && other.steps[..step].iter().zip(&path.steps).all(is_same_step);
+    let mut read: Vec<(String, usize)> = Vec::new();
+    spots::each(flow, None, &mut |spot| {
+        for other in spot.expression().paths().iter().filter(|other| other.steps.len() > step && is_same(other)) {
+            let member = &other.steps[step];
+            match read.iter().position(|(name, _)| *name == member.name) {
+                Some(known) => read[known].1 += 1,
+                None if member.is_index || member.name.is_empty() || member.name.contains(MARK) => {}
+                None if read.len() < MAX_COMPLETIONS => read.push((member.name.clone(), 1)),
+                None => {}
+            }
+        }
+    });
+    read.sort_by_key(|(_, count)| Reverse(*count));
+    let offer = |(name, _)| Offer::new(name, CompletionKind::Member, "read elsewhere in the flow");
+    read.into_iter().map(offer).collect()
 }
 
 /// Returns the members of the items of the list before a filter, for its argument `attribute`.
@@ -208,6 +244,16 @@ fn table(kind: FunctionKind, is_called: bool, argument: &str) -> Vec<Offer> {
             _ => function.needs_arguments() || function.optional_arguments().next().is_some(),
         };
         found.retain(fits);
+        // A text is the name of another function.
+        if argument.starts_with(['"', '\'']) {
+            let named = argument.trim_matches(['"', '\'']);
+            let is_kind = |kind| flowcell_contract::functions::functions_named(named).any(|named| named.kind == kind);
+            found.retain(|function| match function.name() {
+                "map" => is_kind(FunctionKind::Filter),
+                "select" | "reject" => is_kind(FunctionKind::Test),
+                _ => true,
+            });
+        }
     }
     found.sort_by_key(|function| {
         let is_named = function.optional_arguments().any(|name| name == argument)
@@ -228,7 +274,9 @@ fn table(kind: FunctionKind, is_called: bool, argument: &str) -> Vec<Offer> {
 
 /// Returns the functions that are called. A field that a node evaluates itself has no random values.
 fn calls(spot: &Spot<'_>, is_called: bool, argument: &str) -> Vec<Offer> {
-    if spot.is_path {
+    // A condition that reads no value is always true or always false.
+    let is_whole = spot.part == (0..spot.scalar.text.len());
+    if spot.is_path || (is_whole && spot.expression().paths().iter().all(|path| path.root.contains(MARK))) {
         return Vec::new();
     }
     let mut found = table(FunctionKind::Call, is_called, argument);

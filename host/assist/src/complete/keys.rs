@@ -12,14 +12,17 @@ use serde_json::Value as Json;
 use super::{CompletionKind, Context, Offer, quoted, steps};
 use crate::{
     dialect::Dialect,
-    expression::{Expression, braces},
+    expression::{Expression, braces, is_plain_name},
     flow::Flow,
     locate::{Located, Role, in_graph},
     names,
     reading::{Kind, Member, Style, Value},
     schemas::{Property, Schema, Step},
-    spots::Place,
+    spots::{self, Place},
 };
+
+/// The words of a JSON Schema, one of which each schema of an input has.
+const SCHEMA_WORDS: [&str; 9] = ["type", "properties", "required", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"];
 
 /// Returns the keys that a map may have besides those that it has. `at` is the map and the member that is typed;
 /// without it the whole value is the word that is typed.
@@ -67,7 +70,11 @@ pub(super) fn keys(
                 continue;
             }
             known.insert(property.name);
+            // The flow reads vars, and nothing else has the members of `defaults`.
+            let is_at_home =
+                matches!(property.name, "vars" | "defaults") && value.is_some_and(|value| !value.members().is_empty());
             let is_required = property.is_required
+                || is_at_home
                 || is_exclusive
                 || (is_node && needs(&property, located, context))
                 || scheme.is_some_and(|scheme| scheme.required.contains(&property.name));
@@ -151,6 +158,7 @@ fn is_odd(property: &Property<'_>, value: &Value, (context, located): (&Context<
     let text = flow.text(Some(value)).map(|(text, _)| text);
     let node = text.as_deref().and_then(|text| flow.find(text));
     let has = |name: &str| value.member(name).is_some();
+    let kind = located.node_type(flow);
     let is_computed = text.as_deref().is_some_and(|text| text.contains("{{"));
     match property.name {
         "in" => is_map && !has("values"),
@@ -168,10 +176,22 @@ fn is_odd(property: &Property<'_>, value: &Value, (context, located): (&Context<
         "vars" => !is_map || !["vars.", "vars["].iter().any(|reads| flow.file.contains(reads)),
         "type" => is_map || !text.is_some_and(|text| text.contains('.')),
         "when" | "input" | "config" if reads_body(flow, located, (property.name, value)) => true,
-        "when" => value.members().len() > 1 || node.is_some(),
-        "after" => is_map || (text.is_some() && node.is_none()),
+        "input" => kind.is_some_and(|kind| !Schema::new(&kind.input).may_be(flow.file, value)),
+        "config" => kind.is_some_and(|kind| !Schema::new(&kind.config).may_be(flow.file, value)),
+        "inputSchema" => is_map && !value.members().iter().any(|member| SCHEMA_WORDS.contains(&member.name.as_str())),
+        // A word alone is no condition.
+        "when" => {
+            value.members().len() > 1 || text.as_deref().is_some_and(|text| is_plain_name(text) && text != "true")
+        }
+        "after" => {
+            is_map
+                || (text.is_some() && node.is_none())
+                || node.is_some_and(|node| flow.file[flow.nodes[node].value.range.clone()].contains("undo."))
+        }
         "undo" => {
-            !node.is_some_and(|node| flow.incoming(node).next().is_none() && flow.outgoing(node).next().is_none())
+            let is_free = |node: usize| flow.incoming(node).next().is_none() && flow.outgoing(node).next().is_none();
+            let is_read = |node: usize| spots::reads(flow).iter().any(|read| read.node == node);
+            !node.is_some_and(|node| is_free(node) && !is_read(node))
         }
         "promptFile" => is_map || node.is_some(),
         _ => false,

@@ -6,33 +6,49 @@ use std::{
     ops::Range,
 };
 
-use super::{CompletionKind, Context, MARK, MAX_COMPLETIONS, Offer, quoted};
+use flowcell_contract::NodeType;
+
+use super::{
+    CompletionKind, Context, MARK, MAX_COMPLETIONS, Offer,
+    new_edges::{NewCycles, NewEdge},
+    quoted,
+};
 use crate::{
     flow::{EdgeText, Flow},
     locate::{Located, Role, Target},
-    reading::{Style, Value},
+    reading::{Kind, Style, Value},
     scalar::Scalar,
     spots::{self, Visible},
 };
 
+/// The labels that any node may have.
+pub(super) const OUTCOMES: [&str; 3] = ["error", "end", "success"];
 /// Maximum number of nodes of a condition whose later nodes are looked up.
 const MAX_NAMED: usize = 16;
+/// Maximum number of nodes at the other end of an edge that closes a cycle. Only the nearest are checked and offered.
+const MAX_LOOPS: usize = 64;
 
 /// Returns the ids that fit the place.
 pub(super) fn ids(context: &Context<'_>, located: &Located<'_>, role: Role) -> Vec<Offer> {
     let (flow, Target::Value(typed)) = (context.flow, located.target) else { return Vec::new() };
     let style = typed.style().unwrap_or(Style::Plain);
     let found = match role {
-        Role::After => located.node.map(|node| sources(flow, node, false, &[])).unwrap_or_default(),
+        Role::After => located.node.map(|node| sources(flow, node, NewEdge::default(), &[])).unwrap_or_default(),
         Role::Undo => located.node.map(|node| undos(flow, node)).unwrap_or_default(),
         Role::Body => located.node.map(|node| inner_nodes(flow, node)).unwrap_or_default(),
         _ => {
             let Some(edge) = located.around.last() else { return Vec::new() };
             let end = |name: &str| flow.text(edge.member(name)).and_then(|(id, _)| flow.find(&id));
-            let is_special = edge.member("when").is_some() || edge.member("on").is_some();
+            let on = flow.text(edge.member("on")).map(|(on, _)| on);
+            let has_when = edge.member("when").is_some();
+            let new = NewEdge {
+                is_special: has_when || on.is_some(),
+                is_conditional: has_when || on.as_deref() == Some("error"),
+                goes_back: edge.member("maxPasses").is_some(),
+            };
             match (role, end("from"), end("to")) {
-                (Role::EdgeFrom, _, Some(to)) => sources(flow, to, is_special, &named_in(flow, edge)),
-                (Role::EdgeTo, Some(from), _) => targets(flow, from, is_special, &context.marked.typed()),
+                (Role::EdgeFrom, _, Some(to)) => sources(flow, to, new, &named_in(flow, edge)),
+                (Role::EdgeTo, Some(from), _) => targets(flow, from, new, &context.marked.typed()),
                 _ => any_nodes(flow, located),
             }
         }
@@ -61,28 +77,32 @@ pub(super) fn edge_text(context: &Context<'_>, located: &Located<'_>, scalar: &S
     let node = |range: Option<&Range<usize>>| range.and_then(|range| flow.find(&scalar.text[range.clone()]));
     if let Some(label) = parts.label.clone().filter(has_mark) {
         let from = node(parts.ids.first());
-        let ports = from.map(|from| ports(flow, from)).unwrap_or_default();
+        let ports = from.map(|from| own_ports(flow, from)).unwrap_or_default();
         let ports = ports.into_iter().map(|port| Offer::new(port, CompletionKind::Value, "a port"));
-        let outcomes =
-            ["error", "end", "success"].map(|outcome| Offer::new(outcome, CompletionKind::Value, "an outcome"));
+        let outcomes = OUTCOMES.map(|outcome| Offer::new(outcome, CompletionKind::Value, "an outcome"));
         return (ports.chain(outcomes).collect(), label);
     }
     let Some(index) = parts.ids.iter().position(has_mark) else { return (Vec::new(), 0..scalar.text.len()) };
     let before = index.checked_sub(1).and_then(|index| node(parts.ids.get(index)));
     let after = node(parts.ids.get(index + 1));
-    let is_special = parts.label.is_some();
+    let label = parts.label.as_ref().map(|label| &scalar.text[label.clone()]);
+    let new = NewEdge {
+        is_special: label.is_some(),
+        is_conditional: label.is_some_and(|label| !matches!(label, "success" | "end")),
+        goes_back: false,
+    };
     let fitting = match (before, after) {
         (Some(from), Some(to)) => {
-            let before: HashSet<_> = sources(flow, to, is_special, &[]).into_iter().collect();
-            let found = targets(flow, from, is_special, &context.marked.typed());
+            let before: HashSet<_> = sources(flow, to, new, &[]).into_iter().collect();
+            let found = targets(flow, from, new, &context.marked.typed());
             found.into_iter().filter(|node| before.contains(node)).collect()
         }
-        (Some(from), None) => targets(flow, from, is_special, &context.marked.typed()),
+        (Some(from), None) => targets(flow, from, new, &context.marked.typed()),
         (None, Some(to)) => {
-            let mut found = sources(flow, to, is_special, &[]);
-            if let Some(label) = parts.label.as_ref().map(|label| &scalar.text[label.clone()]) {
-                let has = |node: &usize| ports(flow, *node).iter().any(|port| port == label);
-                if !matches!(label, "error" | "end" | "success") && found.iter().any(has) {
+            let mut found = sources(flow, to, new, &[]);
+            if let Some(label) = label {
+                let has = |node: &usize| own_ports(flow, *node).iter().any(|port| port == label);
+                if !OUTCOMES.contains(&label) && found.iter().any(has) {
                     found.retain(has);
                 }
             }
@@ -101,18 +121,22 @@ fn any_nodes(flow: &Flow<'_>, located: &Located<'_>) -> Vec<usize> {
 }
 
 /// Returns the nodes from which an edge may lead to a node. The condition of the edge reads the nodes `named`.
-fn sources(flow: &Flow<'_>, to: usize, is_special: bool, named: &[usize]) -> Vec<usize> {
+fn sources(flow: &Flow<'_>, to: usize, new: NewEdge, named: &[usize]) -> Vec<usize> {
     let missing = missing_ancestors(flow, to);
     let mut found = linkable(flow, to);
-    let known: HashSet<_> = flow.incoming(to).filter(|_| !is_special).map(|edge| edge.from).collect();
+    let known: HashSet<_> = flow.incoming(to).filter(|_| !new.is_special).map(|edge| edge.from).collect();
     found.retain(|from| !known.contains(from));
     let reached = flow.reached(to, false);
     let is_loop = |from: usize| reached[from];
-    if !is_special {
-        found.retain(|from| !is_loop(*from));
+    let cycles = NewCycles::new(flow);
+    let late = cycles.too_late_for(to);
+    found.retain(|from| !late[*from]);
+    retain_loops(&mut found, to, is_loop, |from| cycles.fits((from, to), new));
+    if new.goes_back && found.iter().any(|from| is_loop(*from)) {
+        found.retain(|from| is_loop(*from));
     }
     // An edge from elsewhere would leave the expressions of the node without the values that they read.
-    let gives = flow.reached_from(&missing, false);
+    let gives = flow.reached_from(&missing);
     let is_needed = |from: &usize| gives[*from];
     if found.iter().any(is_needed) {
         found.retain(|from| is_needed(from) || named.contains(from));
@@ -133,16 +157,20 @@ fn sources(flow: &Flow<'_>, to: usize, is_special: bool, named: &[usize]) -> Vec
 
 /// Returns the nodes to which an edge may lead from a node, and whose ids contain what is typed. Of very many nodes,
 /// only the nearest are ordered by what they read.
-fn targets(flow: &Flow<'_>, from: usize, is_special: bool, typed: &str) -> Vec<usize> {
+fn targets(flow: &Flow<'_>, from: usize, new: NewEdge, typed: &str) -> Vec<usize> {
     let mut found = linkable(flow, from);
-    let known: HashSet<_> = flow.outgoing(from).filter(|_| !is_special).map(|edge| edge.to).collect();
+    let known: HashSet<_> = flow.outgoing(from).filter(|_| !new.is_special).map(|edge| edge.to).collect();
     found.retain(|to| !known.contains(to));
     let reaching = flow.reached(from, true);
     let is_loop = |to: usize| reaching[to];
-    if !is_special {
-        found.retain(|to| !is_loop(*to));
-    }
     found.retain(|to| flow.nodes[*to].id.to_lowercase().contains(typed));
+    let cycles = NewCycles::new(flow);
+    let early = cycles.read_before(from);
+    found.retain(|to| !early.contains(to));
+    retain_loops(&mut found, from, is_loop, |to| cycles.fits((from, to), new));
+    if new.goes_back && found.iter().any(|to| is_loop(*to)) {
+        found.retain(|to| is_loop(*to));
+    }
     let is_start = |to: usize| flow.incoming(to).next().is_none();
     found.sort_by_key(|to| (!is_start(*to), distance(from, *to)));
     let near = MAX_COMPLETIONS.min(found.len());
@@ -152,6 +180,15 @@ fn targets(flow: &Flow<'_>, from: usize, is_special: bool, typed: &str) -> Vec<u
         (!needs, is_loop(*to), !is_start(*to), distance(from, *to))
     });
     found
+}
+
+/// Leaves out the nodes at the other end of an edge that closes a cycle, unless `fits`. Of very many, only the nearest to
+/// the node `at` are left.
+fn retain_loops(nodes: &mut Vec<usize>, at: usize, is_loop: impl Fn(usize) -> bool, fits: impl Fn(usize) -> bool) {
+    let mut loops: Vec<_> = nodes.iter().copied().filter(|node| is_loop(*node)).collect();
+    loops.sort_by_key(|node| distance(at, *node));
+    let fitting: HashSet<_> = loops.into_iter().take(MAX_LOOPS).filter(|node| fits(*node)).collect();
+    nodes.retain(|node| !is_loop(*node) || fitting.contains(node));
 }
 
 /// Orders nodes that stand behind each other in the file before others.
@@ -203,8 +240,16 @@ fn named_in(flow: &Flow<'_>, edge: &Value) -> Vec<usize> {
 fn inner_nodes(flow: &Flow<'_>, owner: usize) -> Vec<usize> {
     let around = flow.owners_from(Some(owner));
     let scope = flow.nodes[owner].owner;
-    let mut found: Vec<_> = flow.scope(scope).filter(|node| !around.contains(node)).collect();
+    let listed: Vec<_> = flow.nodes[owner].value.member("body").map(Value::items).unwrap_or_default().iter().collect();
+    let is_listed = |node: usize| {
+        listed.iter().any(|item| flow.text(Some(item)).is_some_and(|(id, _)| flow.find(&id) == Some(node)))
+    };
+    // A node that undoes one of the body stands beside it, and may be in the list, too.
+    let undoing = flow.scope(Some(owner)).filter(|node| flow.nodes[*node].undoes.is_some());
+    let possible = flow.scope(scope).filter(|node| !around.contains(node)).chain(undoing);
+    let mut found: Vec<_> = possible.filter(|node| !is_listed(*node)).collect();
     let inside: HashSet<_> = flow.scope(Some(owner)).collect();
+    let reads = spots::reads(flow);
     let names = [Some(flow.nodes[owner].id.as_str()), flow.nodes[owner].alias.as_deref()];
     let uses_item = |node: usize| {
         let text = &flow.file[flow.nodes[node].value.range.clone()];
@@ -219,6 +264,14 @@ fn inner_nodes(flow: &Flow<'_>, owner: usize) -> Vec<usize> {
             || flow.outgoing(node).any(|edge| inside.contains(&edge.to))
     };
     let is_free = |node: usize| flow.incoming(node).next().is_none() && flow.outgoing(node).next().is_none();
+    // A node whose output is read outside of the body cannot stand in it.
+    let is_read_outside = |node: usize| {
+        let is_outside = |by: Option<usize>| by.is_none_or(|by| !inside.contains(&by) && by != node);
+        reads.iter().any(|read| read.node == node && is_outside(read.by))
+    };
+    if found.iter().any(|node| !is_read_outside(*node)) {
+        found.retain(|node| !is_read_outside(*node));
+    }
     // A node with edges to nodes outside of the body cannot stand in it.
     let crosses = |node: usize| {
         let ends = flow.incoming(node).map(|edge| edge.from).chain(flow.outgoing(node).map(|edge| edge.to));
@@ -253,14 +306,27 @@ fn undos(flow: &Flow<'_>, node: usize) -> Vec<usize> {
     found
 }
 
-/// Returns the ports of a node, as the check knows them.
-pub(super) fn ports(flow: &Flow<'_>, node: usize) -> Vec<String> {
+/// Returns the names of the ports of a node, as the check knows them.
+fn own_ports(flow: &Flow<'_>, node: usize) -> Vec<String> {
     let node = &flow.nodes[node];
-    let Some(kind) = &node.kind else { return Vec::new() };
+    node.kind.as_ref().map(|kind| ports(flow, node.value, kind).names).unwrap_or_default()
+}
+
+/// The ports of a node.
+#[derive(Default)]
+pub(super) struct Ports {
+    pub(super) names: Vec<String>,
+    /// True if there may be others, because an expression computes them.
+    pub(super) is_open: bool,
+}
+
+/// Returns the ports that a node has if it is of this type.
+pub(super) fn ports(flow: &Flow<'_>, node: &Value, kind: &NodeType) -> Ports {
     let is = |pointer: &str, name: &str| kind.output.pointer(pointer).is_some_and(|found| found == name);
-    let texts = |field: &str, member: Option<&str>| {
-        let items =
-            node.value.member("input").and_then(|input| input.member(field)).map(Value::items).unwrap_or_default();
+    let listed = |field: &str, member: Option<&str>| {
+        let input = node.member("input");
+        let list = input.and_then(|input| input.member(field));
+        let items = list.map(Value::items).unwrap_or_default();
         let text = |item: &Value| {
             let item = match member {
                 Some(member) => item.member(member)?,
@@ -268,18 +334,21 @@ pub(super) fn ports(flow: &Flow<'_>, node: usize) -> Vec<String> {
             };
             flow.text(Some(item)).map(|(text, _)| text).filter(|text| !text.contains("{{"))
         };
-        items.iter().filter_map(text).collect::<Vec<_>>()
+        let names: Vec<_> = items.iter().filter_map(text).collect();
+        let is_computed = input.is_some_and(|input| matches!(input.kind, Kind::Scalar(_)))
+            || list.is_some_and(|list| matches!(list.kind, Kind::Scalar(_)));
+        Ports { is_open: is_computed || names.len() < items.len(), names }
     };
     if is("/properties/condition/type", "boolean") {
-        return vec!["then".into(), "else".into()];
+        return Ports { names: vec!["then".into(), "else".into()], is_open: false };
     }
     if is("/properties/route/type", "string") {
-        let mut routes = texts("cases", Some("route"));
-        routes.push("default".into());
+        let mut routes = listed("cases", Some("route"));
+        routes.names.push("default".into());
         return routes;
     }
     if is("/properties/response/properties/choice/type", "string") {
-        return texts("choices", None);
+        return listed("choices", None);
     }
-    Vec::new()
+    Ports::default()
 }

@@ -1,172 +1,12 @@
-//! Completions at many places of the examples, and of hostile texts.
+//! Completions in broken and hostile texts, and at places that have rules of their own.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
-use std::collections::BTreeMap;
 
 use super::*;
 use crate::{
     apply,
-    expression::TokenKind,
-    kit::{CATALOG, Numbers, at_cursor, diagnose, document, examples},
-    locate::locate,
-    reading::Kind,
-    schemas::Step,
+    kit::{CATALOG, EXAMPLES, Numbers, at_cursor, diagnose, document},
 };
-
-/// A word of an example that could be completed.
-struct Word {
-    kind: &'static str,
-    range: Range<usize>,
-}
-
-/// Finds the words of a flow: keys that a schema names, values that a schema lists, names of nodes and types, and all
-/// names in expressions.
-fn words(text: &str) -> Vec<Word> {
-    let root = read(text);
-    let flows: Vec<_> = Flow::all(text, &root, &CATALOG).collect();
-    let mut found = Vec::new();
-    fn walk(flows: &[Flow<'_>], value: &Value, found: &mut Vec<Word>) {
-        let contains =
-            |fragment: &Value| fragment.range.start <= value.range.start && value.range.end <= fragment.range.end;
-        let flow = flows.iter().rfind(|flow| flow.fragment.is_none_or(contains)).unwrap();
-        let mut add = |kind, range: Range<usize>| {
-            if !range.is_empty() {
-                found.push(Word { kind, range });
-            }
-        };
-        match &value.kind {
-            Kind::Missing => {}
-            Kind::Scalar(_) => {
-                let Some(located) = locate(flow, value.range.start + 1) else { return };
-                let scalar = Scalar::new(flow.file, value).unwrap();
-                let whole = scalar.range_to_file(&(0..scalar.text.len()));
-                match located.role(flow) {
-                    Role::EdgeText => {
-                        let parts = crate::flow::EdgeText::read(&scalar.text);
-                        parts.ids.iter().for_each(|id| add("edge text", scalar.range_to_file(id)));
-                        parts.label.iter().for_each(|label| add("label", scalar.range_to_file(label)));
-                    }
-                    Role::Secret | Role::File | Role::Grant | Role::Tool | Role::Agent | Role::NextStep => {}
-                    Role::Other => {
-                        let schemas = located.schemas(flow);
-                        let listed: Vec<_> = schemas.iter().flat_map(|schema| schema.values()).collect();
-                        let is_bool =
-                            matches!(scalar.text.as_str(), "true" | "false") && value.style() == Some(Style::Plain);
-                        if !scalar.text.contains("{{") && (is_bool || listed.contains(&scalar.text.as_str().into())) {
-                            add("value", whole);
-                        }
-                    }
-                    Role::NodeType => add("type", whole),
-                    Role::EdgeFrom | Role::EdgeTo => add("edge end", whole),
-                    Role::After | Role::Body | Role::Undo => add("id", whole),
-                    Role::Fragment => add("fragment", whole),
-                    Role::FlowName => add("flow", whole),
-                }
-            }
-            Kind::List(items) => items.iter().for_each(|item| walk(flows, item, found)),
-            Kind::Map(members) => {
-                for member in members {
-                    let located = locate(flow, member.key.start + 1).unwrap();
-                    let below = Step::Key(member.name.clone());
-                    let schemas = located.schemas(flow);
-                    let is_named =
-                        schemas.iter().any(|schema| schema.properties().iter().any(|known| known.name == member.name));
-                    if is_named && schemas.iter().any(|schema| !schema.below(&below).is_empty()) {
-                        found.push(Word { kind: "key", range: member.key.clone() });
-                    }
-                    walk(flows, &member.value, found);
-                }
-            }
-        }
-    }
-    walk(&flows, &root, &mut found);
-    let mut add = |spot: spots::Spot<'_>| {
-        let expression = spot.expression();
-        for (index, token) in expression.tokens.iter().enumerate().filter(|(_, token)| token.kind == TokenKind::Name) {
-            let kind = match expression.name_use(index) {
-                crate::expression::NameUse::Word => continue,
-                crate::expression::NameUse::Root => "root",
-                crate::expression::NameUse::Member => "member",
-                _ => "function",
-            };
-            found.push(Word { kind, range: spot.scalar.range_to_file(&token.range) });
-        }
-    };
-    flows.iter().for_each(|flow| spots::each(flow, None, &mut add));
-    found
-}
-
-/// Chooses words of the examples.
-fn chosen(count: usize, seed: u64) -> Vec<(String, String, Word)> {
-    let mut numbers = Numbers(seed);
-    let mut all: Vec<_> = examples()
-        .into_iter()
-        .flat_map(|source| {
-            words(&source.text).into_iter().map(move |word| (source.name.clone(), source.text.clone(), word))
-        })
-        .collect();
-    assert!(all.len() > count * 2, "only {} words", all.len());
-    (0..count)
-        .map(|_| {
-            let at = numbers.below(all.len());
-            all.swap_remove(at)
-        })
-        .collect()
-}
-
-#[test]
-fn a_deleted_word_of_an_example_is_among_the_first_five_that_are_offered() {
-    let mut missed: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for (name, text, word) in chosen(200, 7) {
-        let deleted = format!("{}{}", &text[..word.range.start], &text[word.range.end..]);
-        let offered = complete(&document(&deleted), word.range.start);
-        let is_right = |completion: &Completion| apply(&deleted, std::slice::from_ref(&completion.edit)) == text;
-        if !offered.iter().take(5).any(is_right) {
-            let line = text[..word.range.start].matches('\n').count() + 1;
-            let first: Vec<_> = offered.iter().take(6).map(|completion| &*completion.edit.text).collect();
-            let at = offered.iter().position(is_right);
-            missed
-                .entry(word.kind)
-                .or_default()
-                .push(format!("{name}:{line} `{}` at {at:?} of {first:?}", &text[word.range]));
-        }
-    }
-    let count = missed.values().map(Vec::len).sum::<usize>();
-    eprintln!("{count} of 200 missed: {missed:#?}");
-    assert!(count <= 10, "{count} of 200 words were not offered: {missed:#?}");
-}
-
-#[test]
-fn nothing_that_is_offered_in_place_of_a_deleted_word_adds_a_diagnostic() {
-    let mut added: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    let (mut tried, mut wrong) = (0, 0);
-    for (name, text, word) in chosen(200, 11) {
-        let deleted = format!("{}{}", &text[..word.range.start], &text[word.range.end..]);
-        let mut known: Vec<_> =
-            diagnose(&name, &deleted).into_iter().map(|found| (found.code, found.message)).collect();
-        known.extend(diagnose(&name, &text).into_iter().map(|found| (found.code, found.message)));
-        for completion in complete(&document(&deleted), word.range.start).into_iter().take(20) {
-            let inserted = apply(&deleted, std::slice::from_ref(&completion.edit));
-            tried += 1;
-            let new = diagnose(&name, &inserted)
-                .into_iter()
-                .find(|found| !known.contains(&(found.code, found.message.clone())));
-            if let Some(new) = new {
-                wrong += 1;
-                let line = text[..word.range.start].matches('\n').count() + 1;
-                added.entry(format!("{} {}", word.kind, new.code)).or_default().push(format!(
-                    "{name}:{line} {} -> {}: {}",
-                    &text[word.range.clone()],
-                    completion.label,
-                    new.message
-                ));
-            }
-        }
-    }
-    eprintln!("{wrong} of {tried} add a diagnostic: {added:#?}");
-    assert!(wrong * 100 <= tried, "{wrong} of {tried} add a diagnostic: {added:#?}");
-}
 
 /// Returns the labels that are offered at `§`.
 fn offered(text: &str) -> Vec<String> {
@@ -225,6 +65,17 @@ fn the_scheme_of_a_webhook_decides_its_keys() {
     let hmac = ["header", "algorithm", "encoding", "prefix", "signed", "timestamp", "id"];
     assert_eq!(with("secret: k, scheme: hmac, §"), hmac);
     assert_eq!(with("secret: k, scheme: §")[..2], ["standard", "github"]);
+}
+
+#[test]
+fn the_keys_of_a_granted_secret_are_offered() {
+    let with = |grants: &str| {
+        offered(&format!("flow: {{ name: a }}\nnodes: [{{ id: x, type: http.request, grants: {{ {grants} }} }}]\n"))
+    };
+    assert_eq!(with("secrets: [{ § }]"), ["name", "header", "prefix", "for"]);
+    assert_eq!(with("secrets: [{ name: k, § }]"), ["header", "prefix", "for"]);
+    assert_eq!(with("secrets: { § }"), ["name", "header", "prefix", "for"]);
+    assert_eq!(with("§"), ["http", "secrets"]);
 }
 
 const FRAGMENTS: &str = "flow: { name: a, vars: { rate: 2, fee: \"{{ flow.input.x }}\" } }
@@ -444,7 +295,7 @@ fn hostile_texts_and_places_offer_nothing_or_something() {
 #[test]
 fn beginnings_of_examples_are_completed() {
     let mut numbers = Numbers(3);
-    let all = examples();
+    let all = &*EXAMPLES;
     for _ in 0..200 {
         let text = &all[numbers.below(all.len())].text;
         let end = text.floor_char_boundary(numbers.below(text.len()));

@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use flowcell_contract::{NodeType, Trait};
 
-use super::{CompletionKind, Context, MARK, Offer, quoted};
+use super::{CompletionKind, Context, MARK, Offer, links, quoted};
 use crate::{
-    flow::{EdgeText, Flow},
+    flow::Flow,
     locate::{Located, Target},
     reading::{Kind, Style, Value},
     scalar::Scalar,
@@ -23,9 +23,11 @@ pub(super) fn types(context: &Context<'_>, located: &Located<'_>) -> Vec<Offer> 
         let versions = context.document.catalog.types().filter(|kind| &*kind.name == name);
         return versions.map(|kind| offer(kind, kind.full_name(), style)).collect();
     }
-    let Some(node) = located.node else { return Vec::new() };
-    let node = &context.flow.nodes[node];
+    let Some(index) = located.node else { return Vec::new() };
+    let node = &context.flow.nodes[index];
     let read = members_read(context.flow, &node.id);
+    let labels = labels(context.flow, index);
+    let unused = unused_defaults(context.flow, index);
     let mut used: HashMap<&str, usize> = HashMap::new();
     for other in context.flow.nodes.iter().filter_map(|node| node.kind.as_ref()) {
         *used.entry(&other.name).or_default() += 1;
@@ -42,7 +44,10 @@ pub(super) fn types(context: &Context<'_>, located: &Located<'_>) -> Vec<Offer> 
             let output = Schema::new(&kind.output);
             let known: HashSet<_> = output.properties().iter().map(|property| property.name.to_owned()).collect();
             let unknown = read.iter().filter(|name| !known.contains(*name)).count();
-            let is_use_wrong = unknown > 0 && (output.is_closed() || !known.is_empty() || kind.output == false);
+            let is_read_wrong = unknown > 0 && (output.is_closed() || !known.is_empty() || kind.output == false);
+            let is_use_wrong = is_read_wrong
+                || !has_ports(context.flow, node.value, kind, &labels)
+                || unused.iter().any(|grant| !asks_for(kind, grant));
             let vague = usize::from(!read.is_empty() && known.is_empty());
             let score = (is_use_wrong, misfit + vague, std::cmp::Reverse(used.get(&*kind.name).copied().unwrap_or(0)));
             found.push((score, offer(kind, kind.name.to_string(), style)));
@@ -120,6 +125,7 @@ fn misfit(file: &str, node: &Value, kind: &NodeType) -> Option<usize> {
                 return None;
             }
         }
+        None if node.member("body").is_some() && !required.is_empty() => return None,
         None => misfit += required.len(),
     }
     let has_body = node.member("body").is_some();
@@ -134,8 +140,7 @@ fn misfit(file: &str, node: &Value, kind: &NodeType) -> Option<usize> {
         return None;
     }
     let granted = node.member("grants").map(Value::members).unwrap_or_default();
-    let is_asked = |name: &str| kind.asks_for(name) || (name == "secrets" && kind.asks_for("http"));
-    if granted.iter().any(|grant| !is_asked(&grant.name)) {
+    if granted.iter().any(|grant| !asks_for(kind, &grant.name)) {
         return None;
     }
     misfit += kind
@@ -164,27 +169,37 @@ fn members_read(flow: &Flow<'_>, id: &str) -> HashSet<String> {
             found.extend(member.map(|step| step.name.clone()));
         }
     });
-    for item in edge_texts(flow) {
-        let parts = EdgeText::read(&item.text);
-        let label = parts.label.as_ref().map(|label| &item.text[label.clone()]);
-        if let (Some(label), Some(from)) = (label, parts.ids.first())
-            && &item.text[from.clone()] == id
-        {
-            found.extend(match label {
-                "error" | "end" | "success" => None,
-                "then" | "else" => Some("condition".to_owned()),
-                _ => Some("route".to_owned()),
-            });
-        }
-    }
     for recorded in ["skipped", "cancelled", "failed", "error", "attempts"] {
         found.remove(recorded);
     }
     found
 }
 
-/// Returns the edges in text outside of bodies.
-fn edge_texts(flow: &Flow<'_>) -> Vec<Scalar> {
-    let items = flow.graph().member("edges").map(Value::items).unwrap_or_default();
-    items.iter().filter_map(|item| Scalar::new(flow.file, item)).collect()
+/// Returns true if a type has a use for a grant.
+fn asks_for(kind: &NodeType, grant: &str) -> bool {
+    kind.asks_for(grant) || (grant == "secrets" && kind.asks_for("http"))
+}
+
+/// Returns the default grants that no other node gets, if a node has an input, so that only its type is missing.
+fn unused_defaults<'v>(flow: &Flow<'v>, node: usize) -> Vec<&'v str> {
+    let grants = flow.head().and_then(|head| head.member("defaults")).and_then(|defaults| defaults.member("grants"));
+    let is_built = flow.nodes[node].value.member("input").is_some();
+    let grants = grants.filter(|_| is_built).map(Value::members).unwrap_or_default();
+    let is_used = |grant: &str| {
+        let mut others = flow.nodes.iter().enumerate().filter(|(other, _)| *other != node);
+        others.any(|(_, other)| other.kind.as_ref().is_some_and(|kind| asks_for(kind, grant)))
+    };
+    grants.iter().map(|grant| grant.name.as_str()).filter(|grant| !is_used(grant)).collect()
+}
+
+/// Returns the ports that edges from a node name.
+fn labels<'f>(flow: &'f Flow<'_>, node: usize) -> Vec<&'f str> {
+    let labels = flow.outgoing(node).filter_map(|edge| edge.label.as_deref());
+    labels.filter(|label| !label.is_empty() && !links::OUTCOMES.contains(label)).collect()
+}
+
+/// Returns true if a node has these ports if it is of this type.
+fn has_ports(flow: &Flow<'_>, node: &Value, kind: &NodeType, labels: &[&str]) -> bool {
+    let ports = links::ports(flow, node, kind);
+    ports.is_open || labels.iter().all(|label| ports.names.iter().any(|name| name == label))
 }

@@ -107,7 +107,7 @@ impl<'v> Flow<'v> {
         let fallback = step.member("fallback").map(|fallback| (fallback, fallback.member("to"), true));
         for (map, target, after_failure) in rules.chain(fallback) {
             if let Some(to) = self.add_use(target, NameKind::Node, false) {
-                edges.push(RawEdge { from: id.to_owned(), to, after_failure, map: Some(map) });
+                edges.push(RawEdge { from: id.to_owned(), to, after_failure, label: None, map: Some(map) });
             }
         }
     }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use super::*;
-use crate::kit::{CATALOG, Examples, at_cursor, document, examples};
+use crate::kit::{CATALOG, EXAMPLES, Examples, at_cursor, document};
 
 fn graph(name: &str, text: &str) -> Option<Graph> {
     flowcell_flow::load(&Source { name: name.to_owned(), text: text.to_owned() }, &CATALOG, &Examples).graph
@@ -28,7 +28,7 @@ fn ids(text: &str) -> Vec<(String, usize)> {
 #[test]
 fn a_renamed_node_keeps_the_graph_of_every_example() {
     let mut renamed_nodes = 0;
-    for source in examples() {
+    for source in EXAMPLES.iter() {
         // An example that names a file or a secret of another place has errors here.
         let Some(before) = graph(&source.name, &source.text) else { continue };
         for (id, at) in ids(&source.text) {

@@ -8,7 +8,7 @@ use std::{
     ffi::OsString,
     io,
     path::{Path, PathBuf},
-    process::{Child, Command},
+    process::{Child, Command, Stdio},
 };
 
 use clap::{Args, ValueHint};
@@ -96,29 +96,48 @@ impl Pass<'_> {
     }
 
     /// Shows the tasks of the run, and the input of the task that failed. Runs the test cases beside the flow, also if
-    /// the run cannot be shown. Prints errors.
+    /// the run cannot be shown, but not if the flow has errors. Prints errors.
     fn finish(&self) {
-        let print = |done: Result<(), CliError>| done.unwrap_or_else(|problem| problem.print(self.terminal));
-        print(self.show_run());
+        let print = |problem: CliError| problem.print(self.terminal);
+        let has_run = self.show_run().unwrap_or_else(|problem| {
+            print(problem);
+            true
+        });
         if cases_path(&self.args.flow).exists() {
-            print(self.show(&["test", &self.args.flow.display().to_string()], false));
+            self.test(!has_run).unwrap_or_else(print);
         }
     }
 
-    fn show_run(&self) -> Result<(), CliError> {
+    /// Runs the test cases beside the flow. The child that ran the flow has reported the errors of the flow, if it has
+    /// some, so that the cases do not report them again.
+    fn test(&self, may_have_errors: bool) -> Result<(), CliError> {
+        let flow = self.args.flow.display().to_string();
+        if may_have_errors {
+            let mut check = self.command("validate")?;
+            check.arg(&self.args.flow).args(self.packs()).stdout(Stdio::null()).stderr(Stdio::null());
+            if !check.status().map_err(unable)?.success() {
+                let said = "the test cases beside the flow did not run, because the flow has errors";
+                self.terminal.say(&self.terminal.paint().faint(said));
+                return Ok(());
+            }
+        }
+        self.show(&["test", &flow], false)
+    }
+
+    /// Shows the run. Returns false if there is none, because of an error that the child has reported.
+    fn show_run(&self) -> Result<bool, CliError> {
         let reader = match Reader::open(self.state) {
-            // A flow with errors has no run, and the child has reported them.
-            Err(OpenStoreError::Missing(_)) => return Ok(()),
+            Err(OpenStoreError::Missing(_)) => return Ok(false),
             reader => reader.map_err(flowcell::Error::Store)?,
         };
         let run = RunId::from(self.run.as_str());
         let Some((_, next)) = reader.run(&local_tenant(), &run).map_err(|error| unreadable(&error))? else {
-            return Ok(());
+            return Ok(false);
         };
         self.show(&["runs", "show", &self.run], true)?;
         let store = StoreArgs { state: self.state.to_owned(), store: None };
         let end = PackArgs::default().reading_host(&store)?.end_of(&run, next)?;
-        let Some(RunEnd::Failed { task: Some(task), .. }) = end else { return Ok(()) };
+        let Some(RunEnd::Failed { task: Some(task), .. }) = end else { return Ok(true) };
         self.show(&["runs", "show", &self.run, &task], true)?;
         let said = format!(
             "`flowcell eval EXPRESSION --state '{}' --run {} --task '{}'` evaluates with the values of the task",
@@ -127,7 +146,7 @@ impl Pass<'_> {
             inert(&task),
         );
         self.terminal.say(&self.terminal.paint().faint(&said));
-        Ok(())
+        Ok(true)
     }
 
     /// Runs another command to its end, with its output on standard error.

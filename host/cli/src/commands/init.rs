@@ -9,6 +9,7 @@ use clap::{Args, ValueHint};
 use flowcell::similar;
 use include_dir::{Dir, include_dir};
 
+use super::schema;
 use crate::{
     cli_error::{CliError, Exit},
     output::put_line,
@@ -240,7 +241,11 @@ fn contents(example: &Example) -> Vec<(String, String)> {
             .iter()
             .fold(text, |text, from| text.replace(from, ""))
     };
-    let mut files: Vec<_> = example.files.iter().map(|path| ((*path).to_owned(), moved(read(path)))).collect();
+    let mut files: Vec<_> =
+        example.files.iter().map(|path| ((*path).to_owned(), with_types(path, moved(read(path))))).collect();
+    if example.files.iter().any(|path| is_script(path)) {
+        files.push((schema::FILE.to_owned(), schema::declarations()));
+    }
     if files.iter().any(|(_, text)| text.contains(SCHEMA)) {
         let schema = match example.folder {
             "agentic" => flowcell::agentic_schema(),
@@ -251,6 +256,20 @@ fn contents(example: &Example) -> Vec<(String, String)> {
     files.push(("README.md".to_owned(), readme(example)));
     files.push((AGENTS.to_owned(), agents(example)));
     files
+}
+
+/// Returns true if a file is a script, or a script of a node.
+fn is_script(path: &str) -> bool {
+    path.ends_with(".js")
+}
+
+/// Returns a script with the line that lets editors know its types, and other files as they are.
+fn with_types(path: &str, text: String) -> String {
+    if !is_script(path) {
+        return text;
+    }
+    let up = "../".repeat(path.matches('/').count());
+    format!("/// <reference path=\"{}{}\" />\n{text}", if up.is_empty() { "./" } else { &up }, schema::FILE)
 }
 
 /// Returns the commands for an example, each with its purpose.

@@ -1,8 +1,11 @@
-//! `flowcell schema`: prints the JSON schema of flow files, for editors.
+//! `flowcell schema`: prints the JSON schema of flow files, and the types of scripts, for editors.
+
+mod declarations;
 
 use clap::{Args, ValueEnum};
 use flowcell_assist::catalog_schema::with_catalog;
 
+pub(super) use self::declarations::{FILE, declarations};
 use crate::{
     cli_error::{CliError, Exit},
     options::PackArgs,
@@ -32,6 +35,8 @@ enum Dialect {
     Agentic,
     /// Tools called one after the other
     Steps,
+    /// Scripts; prints types for JavaScript and TypeScript
+    Script,
 }
 
 pub(super) fn execute(args: &SchemaArgs) -> Result<Exit, CliError> {
@@ -42,7 +47,7 @@ pub(super) fn execute(args: &SchemaArgs) -> Result<Exit, CliError> {
     if !args.types && !args.packs.packs.is_empty() {
         let hint = match args.dialect {
             Dialect::Graph => "add `--types`, or remove `--packs`",
-            Dialect::Agentic | Dialect::Steps => "remove `--packs`",
+            Dialect::Agentic | Dialect::Steps | Dialect::Script => "remove `--packs`",
         };
         return Err(CliError::wrong("without `--types`, the schema names no node types of packs").hint(hint));
     }
@@ -51,6 +56,7 @@ pub(super) fn execute(args: &SchemaArgs) -> Result<Exit, CliError> {
         Dialect::Graph => flowcell::schema(),
         Dialect::Agentic => flowcell::agentic_schema(),
         Dialect::Steps => return put(flowcell::steps_schema()).map(|()| Exit::Good),
+        Dialect::Script => return put(&declarations()).map(|()| Exit::Good),
     })?;
     Ok(Exit::Good)
 }

@@ -155,3 +155,21 @@ fn a_failing_flow_shows_its_tasks_its_cases_and_the_input_that_failed() {
     let owned = refused();
     assert!(owned.contains("another process (process "), "{owned}");
 }
+
+#[test]
+fn the_errors_of_a_flow_are_reported_once() {
+    const CASES: &str = "cases: [{ name: it has no money, input: { sum: 1 }, expect: { status: failed } }]\n";
+    let folder = tempfile::tempdir().unwrap();
+    let (flow, cases) = (folder.path().join("order.yaml"), folder.path().join("order.test.yaml"));
+    fs::write(&flow, FAILS.replace("{{ price.value }}", "{{ prize.value }}")).unwrap();
+    fs::write(cases, CASES).unwrap();
+    let dev = Dev::start(folder.path(), "order.yaml");
+    let broken = dev.read_to("the test cases beside the flow did not run, because the flow has errors");
+    assert_eq!(broken.matches("unknown name `prize`").count(), 1, "{broken}");
+    assert!(!broken.contains("failed"), "{broken}");
+    // The flow has no errors, but the run lacks its input. The cases have one.
+    let schema = "inputSchema: { type: object, required: [sum], properties: { sum: { type: integer } } }";
+    fs::write(&flow, FAILS.replace("input: { sum: 7 }", schema)).unwrap();
+    let refused = dev.read_to("1 case, 0 failed");
+    assert!(refused.contains("the input does not fit") && !refused.contains("did not run"), "{refused}");
+}

@@ -313,22 +313,70 @@ fn functions_without_a_bundle_cannot_be_async() {
     assert!(told.contains("npm install --save-dev esbuild"), "{told}{}", kit::stderr(&ran));
 }
 
+/// Returns the path of the TypeScript compiler. Without it, the test is skipped.
+fn tsc(test: &str) -> Option<PathBuf> {
+    let paths = std::env::var_os("PATH")?;
+    let found = std::env::split_paths(&paths).map(|folder| folder.join("tsc")).find(|file| file.is_file());
+    if found.is_none() {
+        assert!(std::env::var_os("FLOWCELL_TEST_TOOLCHAINS").is_none(), "{test} needs tsc");
+        eprintln!("skipped: {test}: `tsc` is missing");
+    }
+    found
+}
+
+/// The types that `flowcell init` writes beside a script fit it, and wrong names in it are found.
+#[test]
+fn scripts_have_types_for_editors() {
+    let Some(tsc) = tsc("scripts_have_types_for_editors") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let check = |file: &str| {
+        let options = "--noEmit --allowJs --checkJs --noImplicitAny false --target es2022 --module es2022".split(' ');
+        let checked = Command::new(&tsc).current_dir(folder.path()).args(options).arg(file).output().unwrap();
+        (checked.status.success(), kit::stdout(&checked))
+    };
+    for (example, file) in
+        [("captions", "captions.flow.js"), ("statistics", "statistics.flow.js"), ("grades", "lib/passed.js")]
+    {
+        done(flowcell(folder.path()).args(["init", example, "--example", example]));
+        let (is_right, told) = check(&format!("{example}/{file}"));
+        assert!(is_right, "{example}: {told}");
+    }
+    let printed = done(flowcell(folder.path()).args(["schema", "--dialect", "script"]));
+    assert_eq!(printed, fs::read_to_string(folder.path().join("grades/flow.d.ts")).unwrap());
+    const RIGHT: &str = "/// <reference path=\"./flow.d.ts\" />
+/** @type {FlowSetup} */
+export function setup(flow) { flow.inText('name', 'Name', { optional: true }); }
+/** @type {FlowRun} */
+export async function run(services, facts) {
+  services.outputs('slug', fn.slugify(`${facts.run.id} ${services.inputs.name}`));
+  return fn.is.matches('AB', '^A') && (await services.img([], 'rain'));
+}
+";
+    let script = folder.path().join("grades/own.js");
+    fs::write(&script, RIGHT).unwrap();
+    let (is_right, told) = check("grades/own.js");
+    assert!(is_right, "{told}");
+    for (right, wrong) in [
+        ("inText", "inTxt"),
+        ("optional", "optinal"),
+        ("run.id", "run.ids"),
+        ("slugify", "slugfy"),
+        ("is.matches", "is.match"),
+    ] {
+        fs::write(&script, RIGHT.replace(right, wrong)).unwrap();
+        let (is_right, told) = check("grades/own.js");
+        let name = wrong.rsplit('.').next().unwrap();
+        assert!(!is_right && told.contains(&format!("'{name}'")), "{wrong}: {told}");
+    }
+}
+
 #[test]
 fn types_of_the_sdk_are_those_of_its_code() {
     if !Language::Ts.is_there("types") {
         return;
     }
     let (_folder, project) = project("shop", Language::Ts);
-    let tsc: Option<PathBuf> = std::env::var_os("PATH")
-        .and_then(|paths| std::env::split_paths(&paths).map(|folder| folder.join("tsc")).find(|file| file.is_file()));
-    let Some(tsc) = tsc else {
-        assert!(
-            std::env::var_os("FLOWCELL_TEST_TOOLCHAINS").is_none(),
-            "types_of_the_sdk_are_those_of_its_code needs tsc"
-        );
-        eprintln!("skipped: types_of_the_sdk_are_those_of_its_code: `tsc` is missing");
-        return;
-    };
+    let Some(tsc) = tsc("types_of_the_sdk_are_those_of_its_code") else { return };
     let checked = |folder: &Path| Command::new(&tsc).current_dir(folder).output().unwrap();
     assert!(checked(&project).status.success(), "{}", kit::stdout(&checked(&project)));
     let code = fs::read_to_string(project.join("nodes.ts")).unwrap();

@@ -14,6 +14,7 @@ mod content;
 mod editor;
 mod moments;
 mod operators;
+mod outside;
 mod steer;
 
 use std::{path::Path, sync::Arc};

@@ -4,7 +4,7 @@ use std::fmt;
 
 use flowcell_contract::Json;
 
-use super::{Explanation, Field, NodeExplanation, Reached, policy::Setting, short};
+use super::{Explanation, Field, NodeExplanation, Reached, policy::Setting, sentences::counted, short};
 use crate::diagnostic::sanitized;
 
 impl fmt::Display for Explanation {
@@ -85,7 +85,9 @@ fn settings(settings: &[Setting]) -> String {
         .iter()
         .filter(|setting| setting.from != "built-in" || matches!(setting.name.as_str(), "timeoutMs" | "retry"));
     let text = shown.map(|Setting { name, value, from }| match value.get("maxAttempts") {
-        Some(attempts) => format!("{name} {attempts} attempts ({from})"),
+        Some(attempts) => {
+            format!("{name} {} ({from})", counted(attempts.as_u64().unwrap_or_default() as usize, "attempt"))
+        }
         None => format!("{name} {value} ({from})"),
     });
     text.collect::<Vec<_>>().join(", ")

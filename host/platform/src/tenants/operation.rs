@@ -20,6 +20,7 @@ use crate::{
         triggers::operation::{TriggerAdmin, TriggerOperation},
     },
     files::operation::FileOperation,
+    forms::operation::FormOperation,
     host::retention::Removal,
     operate::{documents::to_json, policy::Policy, vault::Hidden},
 };
@@ -126,6 +127,15 @@ pub enum Operation {
         trigger: Option<(String, String)>,
         /// The operation on the trigger. `None` shows it.
         act: Option<TriggerOperation>,
+    },
+    /// Handles a request about the links of a tenant's forms.
+    Form {
+        /// The tenant of the links.
+        tenant: String,
+        /// The folder with the flows of `local`.
+        folder: PathBuf,
+        /// The request.
+        request: FormOperation,
     },
     /// Verifies the hash chain of a tenant's audit log.
     VerifyAudit {
@@ -259,6 +269,14 @@ pub(super) fn operate(tenants: &Tenants, operation: &Operation) -> Result<Json, 
         Operation::Audit { tenant, after, limit } => Ok(to_json("audit", &tenants.audit(tenant, *after, *limit)?)?),
         Operation::Trigger { tenant, folder, trigger, act } => {
             Ok(to_json("triggers", &act_on_trigger(tenants, tenant, folder, trigger.as_ref(), act.as_ref())?)?)
+        }
+        Operation::Form { tenant, folder, request } => {
+            let host = tenants.host.for_tenant(tenants.existing_tenant(tenant)?);
+            let (result, noted) = request.perform(&host, &FlowLibrary::of_host(folder, &host), OPERATOR)?;
+            if let Some((action, subject)) = noted {
+                tenants.note(tenant, action, &subject, Outcome::Done)?;
+            }
+            Ok(to_json("forms", &result)?)
         }
         Operation::SetSecret { tenant, name, value, origins, lasts } => {
             let (vault, tenant) = (tenants.vault(), tenants.existing_tenant(tenant)?);

@@ -43,8 +43,8 @@ pub enum Undeletable {
         /// The run that has called it.
         parent: RunId,
     },
-    /// A process still holds the run.
-    #[error("a process still holds the run `{0}`; try again in a moment")]
+    /// Another process still holds the run.
+    #[error("another process still holds the run `{0}`; try again in a moment")]
     Driven(RunId),
     /// A run that has not ended repeats the run, and still needs its outputs.
     #[error("the run `{run}` is still needed, because the run `{by}` repeats it and has not ended")]

@@ -122,11 +122,6 @@ impl Claims {
         Some(TreeLease { top: top.clone(), epoch })
     }
 
-    /// Returns whether a driver of this process has a lease of a tree.
-    pub(super) fn has_lease(&self, top: &Key) -> bool {
-        self.held.lock().trees.get(top).is_some_and(|tree| tree.leases > 0 && !tree.lost)
-    }
-
     /// Returns the top run of a run, or the run itself if this process does not know its top run.
     pub(super) fn top(&self, run: &Key) -> Key {
         self.held.lock().tops.get(run).unwrap_or(run).clone()

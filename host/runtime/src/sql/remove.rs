@@ -87,7 +87,7 @@ async fn refusal(
         return Ok(Err(Undeletable::not_ended(run, &standing, row.int(4)? != 0)));
     }
     let owner = row.maybe_number(5)?.map(|owner| owner as i64);
-    if is_driven(shared, connection, tenant, run, owner).await? {
+    if is_held_elsewhere(shared, connection, owner).await? {
         return Ok(Err(Undeletable::Driven(run.clone())));
     }
     let below = format!("SELECT id FROM flowcell_runs WHERE top = ? AND standing IN {LIVE} LIMIT 1");
@@ -98,18 +98,11 @@ async fn refusal(
     Ok(by.map_or(Ok(id), |by| Err(Undeletable::Repeated { run: run.clone(), by })))
 }
 
-/// Returns whether a process holds a run: this one, or another one whose lease has not ended.
-async fn is_driven(
-    shared: &Shared,
-    connection: &mut Connection,
-    tenant: &Tenant,
-    run: &RunId,
-    owner: Option<i64>,
-) -> Result<bool, SqlError> {
-    match owner {
+/// Returns whether another process holds an ended run, and its lease has not ended. A driver of this process may still
+/// hold it, too, but writes nothing to a run that has ended.
+async fn is_held_elsewhere(shared: &Shared, connection: &mut Connection, owner: Option<i64>) -> Result<bool, SqlError> {
+    match owner.filter(|owner| *owner != shared.claims.owner()) {
         None => Ok(false),
-        // The writer makes claims, too, so no driver of this process gets one meanwhile.
-        Some(owner) if owner == shared.claims.owner() => Ok(shared.claims.has_lease(&(tenant.clone(), run.clone()))),
         Some(owner) => Ok(connection.row(&format!("{LIVE_OWNERS} AND id = ?"), args![owner]).await?.is_some()),
     }
 }

@@ -136,7 +136,7 @@ pub(crate) async fn known_view(request: Request, run: RunId, wait: bool) -> Resu
 
 /// Prefixes of the run ids that are derived from triggers, idempotency keys and jobs. A caller that chose such an id
 /// could block a later start by a trigger, a key or a job.
-const RESERVED_PREFIXES: [&str; 6] = ["cron.", "event.", "hook.", "manual.", "idem-", RETRY_PREFIX];
+const RESERVED_PREFIXES: [&str; 7] = ["cron.", "event.", "form.", "hook.", "manual.", "idem-", RETRY_PREFIX];
 
 /// Parses a run id that a caller has chosen. Returns 400 if its prefix is reserved or its characters are not allowed.
 ///

@@ -22,6 +22,7 @@ mod eval;
 #[allow(dead_code, reason = "not every test looks at all of it")]
 mod fake;
 mod files;
+mod forms;
 mod homes;
 mod hostile;
 mod inbox;
