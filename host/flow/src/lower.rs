@@ -210,6 +210,7 @@ impl<'a> Lowering<'a> {
         let kind = kind?;
         self.check_body(index, kind, diagnostics);
         raw.own_policy.iter().for_each(|policy| policy::check_codes(policy, kind, diagnostics));
+        raw.own_policy.iter().for_each(|policy| policy::check_timeout(policy, kind, diagnostics));
         let url = grants::url(raw, kind, &input.expr, &self.flow_input);
         let defaults = &self.flow.defaults;
         let (grants, granted) = grants::read(raw, kind, (url.as_ref(), defaults), self.context, diagnostics);

@@ -76,10 +76,12 @@ impl Visitor {
         for (_, line) in answer.headers.iter().filter(|(name, _)| name == "set-cookie") {
             let mut parts = line.split("; ");
             let (name, value) = parts.next().unwrap().split_once('=').unwrap();
-            let parts: Vec<String> = parts.map(str::to_ascii_lowercase).collect();
-            let own = parts.iter().find_map(|part| part.strip_prefix("path=")).unwrap_or(path).to_owned();
-            let is_strict = parts.iter().any(|part| part == "samesite=strict");
-            let is_gone = value.is_empty() || parts.iter().any(|part| part == "max-age=0");
+            let parts: Vec<(&str, &str)> = parts.map(|part| part.split_once('=').unwrap_or((part, ""))).collect();
+            let attribute =
+                |name: &str| parts.iter().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| *value);
+            let own = attribute("path").unwrap_or(path).to_owned();
+            let is_strict = attribute("samesite").is_some_and(|site| site.eq_ignore_ascii_case("strict"));
+            let is_gone = value.is_empty() || attribute("max-age") == Some("0");
             self.cookies.retain(|cookie| !(cookie.port == port && cookie.name == name && cookie.path == own));
             if !is_gone {
                 let (name, value) = (name.to_owned(), value.to_owned());
