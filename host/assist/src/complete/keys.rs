@@ -9,7 +9,7 @@ use flowcell_flow::{
 };
 use serde_json::Value as Json;
 
-use super::{CompletionKind, Context, Offer, quoted, steps};
+use super::{CompletionKind, Context, Offer, compared, quoted, steps};
 use crate::{
     dialect::Dialect,
     expression::{Expression, braces, is_plain_name},
@@ -299,6 +299,9 @@ pub(super) fn values(
         }
     }
     let flow = context.flow;
+    if found.is_empty() {
+        found = compared::in_condition(flow, located, style);
+    }
     let is_field = match (flow.dialect, in_graph(&located.steps)) {
         (Dialect::Graph, [Step::Key(list), Step::Item, Step::Key(member), _, ..]) => {
             list == "nodes" && matches!(member.as_str(), "input" | "with")
