@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use flowcell_contract::Manifest;
 
-const TYPES: [&str; 48] = [
+const TYPES: [&str; 49] = [
     "agent.classify",
     "agent.coder",
     "agent.plan",
@@ -20,6 +20,7 @@ const TYPES: [&str; 48] = [
     "control.loop",
     "control.merge",
     "control.noop",
+    "control.respond",
     "control.scope",
     "control.subflow",
     "control.switch",

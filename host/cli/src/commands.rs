@@ -1,5 +1,6 @@
 //! The commands of the command line, one module for each.
 
+mod account;
 mod case_file;
 mod changes;
 mod chat;
@@ -8,13 +9,12 @@ mod console;
 mod dev;
 mod drive;
 mod eval;
-mod expected;
 mod explain;
 mod files;
-mod fixtures;
 mod flow;
 mod flows;
 mod fmt;
+mod forms;
 mod functions;
 mod graph;
 mod groups;
@@ -102,9 +102,15 @@ enum Command {
     /// Create, list and revoke access tokens
     #[command(subcommand)]
     Token(tenant::TokenCommand),
+    /// List, disable and delete the accounts of people who have signed in by OpenID Connect
+    #[command(subcommand)]
+    Account(account::AccountCommand),
     /// Manage encrypted secrets, which flows can send but not read
     #[command(subcommand)]
     Secret(secret::SecretCommand),
+    /// Create, list and revoke links by which people without a login start a flow
+    #[command(subcommand)]
+    Forms(forms::FormsCommand),
     /// Store files that flows take as input
     #[command(subcommand)]
     Files(files::FilesCommand),
@@ -244,7 +250,9 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
         Command::Store(command) => store::execute(&command, *terminal),
         Command::Tenant(command) => tenant::tenant(&command, *terminal),
         Command::Token(command) => tenant::token(&command),
+        Command::Account(command) => account::execute(&command),
         Command::Secret(command) => secret::execute(command, *terminal),
+        Command::Forms(command) => forms::execute(command),
         Command::Files(command) => files::execute(command),
         Command::Audit(command) => tenant::audit(&command),
         Command::Answer(args) => runs::answer(&args, *terminal),

@@ -11,6 +11,7 @@
 //! | retention | the rules by which old runs are removed |
 //! | outbound | the limits on requests to other servers |
 //! | room | the free room of the disk |
+//! | sign_in | the file of the issuers with which people sign in |
 //! | server | the database server of a shared store |
 //! | tls | the certificate of a server |
 //! | watch | the log and the OpenTelemetry collector |
@@ -26,6 +27,7 @@ pub(crate) mod program;
 pub(crate) mod retention;
 pub(crate) mod room;
 pub(crate) mod server;
+pub(crate) mod sign_in;
 mod store_location;
 mod tenant;
 pub(crate) mod tls;

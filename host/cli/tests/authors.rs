@@ -2,11 +2,15 @@
 //! it and run it. Packs in languages other than Rust need their toolchains. If one is missing, its tests print a note
 //! and are skipped; with `FLOWCELL_TEST_TOOLCHAINS=1` they fail.
 
+mod about;
+mod bench;
 mod conformance;
 mod dev;
 mod examples;
+mod fuzz;
 mod javascript;
 mod language;
+mod profile;
 mod recipe;
 mod roles;
 mod scaffold;

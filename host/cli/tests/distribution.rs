@@ -4,6 +4,7 @@
 #![cfg(unix)]
 
 mod hostile;
+mod index;
 mod locks;
 pub(crate) mod pack;
 mod project;

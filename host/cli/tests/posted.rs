@@ -3,6 +3,7 @@
 
 #![cfg(unix)]
 
+mod beside;
 mod packs;
 mod pushed;
 

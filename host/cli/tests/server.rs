@@ -12,5 +12,6 @@ pub(crate) mod process;
 mod proxies;
 mod schemathesis;
 mod session;
+mod sign_in;
 mod telemetry;
 mod tls;

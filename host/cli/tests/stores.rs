@@ -5,7 +5,7 @@
 
 mod backups;
 mod damaged;
-mod outages;
+pub(crate) mod outages;
 mod paused;
 mod removed;
 mod replicas;
@@ -37,7 +37,7 @@ edges: [{ from: set, to: ask }]
 
 /// Runs a command that has to succeed. Returns its standard output.
 #[track_caller]
-fn run_ok(folder: &Path, arguments: &[&str]) -> String {
+pub(crate) fn run_ok(folder: &Path, arguments: &[&str]) -> String {
     let output = output_of(folder, arguments);
     assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
     stdout(&output)

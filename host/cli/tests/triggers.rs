@@ -6,5 +6,6 @@ mod commands;
 mod ends;
 pub(crate) mod hooks;
 mod household;
+mod respond;
 mod schemes;
 mod times;

@@ -10,6 +10,7 @@ import { coloursFor } from "./colours.js";
 import { keepText } from "./kept.js";
 import { element, offersFor } from "./offers.js";
 import { renamerFor } from "./rename.js";
+import { filesOf, showTabs } from "./tabs.js";
 import { visible } from "./texts.js";
 
 /** @typedef {import("./offers.js").Place} Place */
@@ -41,16 +42,17 @@ function afterPause(ms, work) {
 /**
  * Returns a function that asks for assistance. The answer is null if a newer question has followed, or if the text has
  * changed.
- * @param {HTMLTextAreaElement} field @param {string} file @param {() => number} edits the number of changes so far
+ * @param {HTMLFormElement} form @param {HTMLTextAreaElement} field @param {string} file
+ * @param {() => number} edits the number of changes so far
  */
-function asker(field, file, edits) {
+function asker(form, field, file, edits) {
   let abort = new AbortController();
   /** @param {string[]} want @param {{ at?: number, newId?: string }} [more] @returns {Promise<Answer | null>} */
   return async (want, more = {}) => {
     abort.abort();
     abort = new AbortController();
     const [{ signal }, before] = [abort, edits()];
-    const asked = { text: field.value, name: file, at: field.selectionStart, want, ...more };
+    const asked = { text: field.value, name: file, files: filesOf(form), at: field.selectionStart, want, ...more };
     try {
       const headers = { "content-type": "application/json" };
       const answer = await fetch("/v1/assist", { method: "POST", headers, body: JSON.stringify(asked), signal });
@@ -217,9 +219,9 @@ function start(form, field) {
     isHeld = old.contains(document.activeElement);
     if (isHeld) return date("The picture shows an earlier text. It follows as soon as you leave it.");
     const [now, request] = [edits, new XMLHttpRequest()];
-    const data = new URLSearchParams({ text: field.value, do: "picture" });
-    for (const hidden of form.querySelectorAll("input[type=hidden]")) {
-      if (hidden instanceof HTMLInputElement) data.set(hidden.name, hidden.value);
+    const data = new URLSearchParams({ do: "picture" });
+    for (const [name, value] of new FormData(form)) {
+      if (typeof value === "string") data.append(name, value);
     }
     request.open("POST", form.action);
     request.responseType = "document";
@@ -244,7 +246,7 @@ function start(form, field) {
   }
   const redraw = afterPause(DRAW, draw);
 
-  const ask = asker(field, file, () => edits);
+  const ask = asker(form, field, file, () => edits);
   const look = afterPause(CHECK, async () => {
     lines = field.value.split("\n").length;
     renumber();
@@ -269,14 +271,14 @@ function start(form, field) {
   });
 
   const offers = offersFor(field, { place, explain, take: ({ range, text }) => replace(range, text) });
-  const askForRename = asker(field, file, () => edits);
+  const askForRename = asker(form, field, file, () => edits);
   const rename = renamerFor(field, {
     edits: () => edits,
     ask: async (at, newId) => (await askForRename(["rename"], { at, newId }))?.rename,
     replace: replaceBetween,
     say: (text) => { news.textContent = text; },
   });
-  const askForOffers = asker(field, file, () => edits);
+  const askForOffers = asker(form, field, file, () => edits);
   /** Shows suggestions. @param {boolean} isAsked whether a person has asked for them */
   async function offer(isAsked) {
     const [before, at] = [edits, field.selectionStart];
@@ -325,10 +327,17 @@ function start(form, field) {
   document.addEventListener("selectionchange", () => {
     if (document.activeElement === field) look.plan();
   });
+  // The files beside the flow are a part of what is checked.
+  document.getElementById("beside")?.addEventListener("input", () => {
+    edits += 1;
+    [isSaved, isStale] = [false, true];
+    look.plan();
+  });
   field.addEventListener("scroll", renumber);
   form.addEventListener("submit", () => { isSaved = true; });
   addEventListener("beforeunload", (event) => { if (!isSaved) event.preventDefault(); });
 
+  showTabs(form);
   document.getElementById("text-hint")?.after(news);
   if (gutter) {
     gutter.hidden = false;

@@ -2,7 +2,7 @@
 /** The keys of all pages. */
 
 /** The pages that `g` and a letter open. @type {Record<string, string>} */
-const pages = { h: "/console", r: "/console/runs", i: "/console/inbox", f: "/console/flows" };
+const pages = { h: "/console", r: "/console/runs", i: "/console/inbox", f: "/console/flows", o: "/console/operators" };
 
 /** The views of a run that `v` and a letter open. @type {Record<string, string>} */
 const views = { g: "", t: "/timeline", l: "/list", e: "/events", a: "/agents" };

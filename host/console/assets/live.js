@@ -77,6 +77,22 @@ function merge(list, fresh) {
   }
 }
 
+/**
+ * Takes over the states and counts of a part that a person is at work in. The elements stay, and so does the focus; their
+ * contents change.
+ * @param {Element} part @param {Element} fresh
+ */
+function freshen(part, fresh) {
+  const newer = new Map([...fresh.querySelectorAll("[data-fresh]")].map((leaf) => [leaf.getAttribute("data-fresh"), leaf]));
+  for (const leaf of part.querySelectorAll("[data-fresh]")) {
+    const found = newer.get(leaf.getAttribute("data-fresh"));
+    if (!found || found.isEqualNode(leaf)) continue;
+    leaf.replaceChildren(...[...found.childNodes].map((child) => document.importNode(child, true)));
+    const label = found.getAttribute("aria-label");
+    if (label) leaf.setAttribute("aria-label", label);
+  }
+}
+
 /** Takes over the parts of a newer page. @param {Document} next */
 function take(next) {
   // Both pages say how long ago something was, seen from now.
@@ -89,7 +105,10 @@ function take(next) {
   }
   for (const part of document.querySelectorAll("[data-live][id]")) {
     const fresh = next.getElementById(part.id);
-    if (fresh && !fresh.isEqualNode(part) && isInUse(part)) held = next;
+    if (fresh && !fresh.isEqualNode(part) && isInUse(part)) {
+      held = next;
+      freshen(part, fresh);
+    }
     else if (fresh && !fresh.isEqualNode(part)) {
       fresh.classList.toggle("chosen", part.classList.contains("chosen"));
       part.replaceWith(document.importNode(fresh, true));

@@ -17,6 +17,9 @@ use crate::{
     visit::Visit,
 };
 
+/// The page that takes the code of a link.
+const HERE: &str = "/console/answer";
+
 /// Shows the form for a code. The script takes the code out of the address, and sends the form.
 pub(crate) async fn show() -> Page {
     let main = html! {
@@ -34,7 +37,7 @@ pub(crate) async fn show() -> Page {
 pub(crate) async fn done() -> Page {
     let main = html! {
         p role="status" { "Your answer is recorded, and the run goes on. You can close this page." }
-        (next_link())
+        (next_link(HERE))
     };
     Page::bare(StatusCode::OK, "Answered", main)
 }
@@ -58,7 +61,7 @@ pub(crate) async fn send(visit: Visit, form: Form) -> Response {
 }
 
 /// Returns the code of a form. A whole link may be pasted.
-fn code_of(form: &Form) -> &str {
+pub(crate) fn code_of(form: &Form) -> &str {
     let sent = form.text("code").unwrap_or_default().trim();
     sent.rsplit_once('#').map_or(sent, |(_, code)| code)
 }
@@ -83,7 +86,7 @@ fn question(code: &str, question: &Value) -> Page {
             }
             p .hint { "The first answer counts. This link ends " (time(&question["linkEnds"])) "." }
         }
-        (next_link())
+        (next_link(HERE))
     };
     Page::bare(StatusCode::OK, "A question for you", main)
 }
@@ -107,16 +110,16 @@ fn refused(refusal: &Refusal) -> Page {
         }
         p { (advice) }
         p .faint { "Code " code { (refusal.code) } ", status " (refusal.status.as_u16()) "." }
-        (next_link())
+        (next_link(HERE))
     };
     Page::bare(refusal.status, title, main)
 }
 
 /// Returns a form that only the script sends: a further link that is opened in the same window changes only the part of the
 /// address behind `#`.
-fn next_link() -> Markup {
+pub(crate) fn next_link(page: &str) -> Markup {
     html! {
-        form data-by-link hidden method="post" action="/console/answer" { input type="hidden" name="code"; }
+        form data-by-link hidden method="post" action=(page) { input type="hidden" name="code"; }
     }
 }
 

@@ -4,9 +4,11 @@
 //! | module | content |
 //! |---|---|
 //! | written | the text of a flow as the editor has it |
+//! | beside | the files beside a flow, and the run of its test cases |
 //! | review | the changes that a person confirms before they are stored |
 //! | findings | the diagnostics of a text, and the outcome of a test |
 
+mod beside;
 mod findings;
 mod review;
 mod written;
@@ -29,6 +31,7 @@ use crate::{
     sent::{Form, TextForm},
     visit::{KNOWN, Visit, escaped},
 };
+use beside::Beside;
 use written::{MAX_EDITED_BYTES, Written};
 
 /// The text of a new flow.
@@ -56,6 +59,9 @@ struct Editor {
     /// The newest version of the flow that the person has seen. 0 for a new flow.
     version: u64,
     written: Written,
+    beside: Beside,
+    /// The tab of the files that the person has open. Empty for the first one.
+    tab: String,
     /// The input for tests, as JSON.
     input: String,
     /// The id of the text among those that the browser keeps. Empty without a script.
@@ -97,11 +103,16 @@ pub(crate) async fn open(visit: Visit, Path(name): Path<String>) -> Result<Page,
     let stored = visit.get(&format!("/v1/flows/{}", escaped(&name))).await.map_err(fails)?;
     let written = Written::stored(&visit, &name, text(&stored, "text")).await;
     if written.text.len() > MAX_EDITED_BYTES {
-        return Ok(too_long(&visit, &name, written.text.len()));
+        return Ok(too_long(&visit, &name, "text", written.text.len() as u64));
     }
     let version = stored["version"].as_u64().unwrap_or(0);
-    let editor =
-        Editor { visit, caller, name: Some(name), version, written, input: String::new(), draft: String::new() };
+    let most = MAX_EDITED_BYTES - written.text.len();
+    let beside = match Beside::stored(&visit, &name, version, most).await.map_err(fails)? {
+        Ok(beside) => beside,
+        Err(bytes) => return Ok(too_long(&visit, &name, "text and the files beside it", bytes)),
+    };
+    let (tab, input, draft) = (String::new(), String::new(), String::new());
+    let editor = Editor { visit, caller, name: Some(name), version, written, beside, tab, input, draft };
     Ok(editor.page(None).await)
 }
 
@@ -109,7 +120,8 @@ pub(crate) async fn open(visit: Visit, Path(name): Path<String>) -> Result<Page,
 pub(crate) async fn begin(visit: Visit) -> Result<Page, Failure> {
     let caller = caller_of(&visit).await?;
     let written = Written::new(EXAMPLE.to_owned());
-    let editor = Editor { visit, caller, name: None, version: 0, written, input: String::new(), draft: String::new() };
+    let (beside, tab, input, draft) = (Beside::default(), String::new(), String::new(), String::new());
+    let editor = Editor { visit, caller, name: None, version: 0, written, beside, tab, input, draft };
     Ok(editor.page(None).await)
 }
 
@@ -129,8 +141,16 @@ async fn act(visit: Visit, name: Option<String>, form: &Form) -> Result<Response
     let written = Written::sent(form, name.as_deref());
     let input = form.text("input").unwrap_or_default().to_owned();
     let draft = form.text("draft").filter(|id| is_draft_id(id)).unwrap_or_default().to_owned();
-    let mut editor = Editor { visit, caller, name, version, written, input, draft };
-    let outcome = match form.text("do") {
+    let (beside, tab) = (Beside::sent(form), form.text("tab").unwrap_or_default().to_owned());
+    let mut editor = Editor { visit, caller, name, version, written, beside, tab, input, draft };
+    let wanted = form.text("do");
+    if wanted == Some("picture") {
+        return Ok(editor.picture_page().await.into_response());
+    }
+    if let Some(why) = editor.beside.mistake() {
+        return Ok(editor.page(Some(beside::unusable(&why))).await.into_response());
+    }
+    let outcome = match wanted {
         Some("save") => review::show(&mut editor).await?,
         Some("store") => match review::store(&mut editor, form).await? {
             Ok(stored) => return Ok(stored),
@@ -138,7 +158,7 @@ async fn act(visit: Visit, name: Option<String>, form: &Form) -> Result<Response
         },
         Some("test") => findings::test(&editor, None).await?,
         Some("dry-run") => findings::test(&editor, Some("all")).await?,
-        Some("picture") => return Ok(editor.picture_page().await.into_response()),
+        Some("cases") => beside::run(&editor).await?,
         _ => findings::check(&editor).await?,
     };
     Ok(editor.page(Some(outcome)).await.into_response())
@@ -163,9 +183,9 @@ async fn caller_of(visit: &Visit) -> Result<Caller, Failure> {
 }
 
 /// Says that a text is too long for the page.
-fn too_long(visit: &Visit, name: &str, bytes: usize) -> Page {
+fn too_long(visit: &Visit, name: &str, what: &str, bytes: u64) -> Page {
     let main = html! {
-        p .notice .warn { "The text has " (size(bytes as u64)) ". The editor opens at most " (size(MAX_EDITED_BYTES as u64)) ". This prints it for another editor:" }
+        p .notice .warn { "The " (what) " has more bytes than the editor opens: " (size(bytes)) ". The editor opens at most " (size(MAX_EDITED_BYTES as u64)) ". This prints it for another editor:" }
         (command(&format!("flows show {}", quoted(name))))
         p { a href=(page_path(name)) { "The flow " (name) } }
     };
@@ -175,6 +195,14 @@ fn too_long(visit: &Visit, name: &str, bytes: usize) -> Page {
 impl Editor {
     fn may(&self, scope: &str) -> bool {
         self.caller.scopes.iter().any(|own| own == scope)
+    }
+
+    /// Returns a digest of the text and the files. A confirmation names what was reviewed by it.
+    fn digest(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(self.written.text.as_bytes());
+        self.beside.hash(&mut hasher);
+        hasher.finalize().to_hex().to_string()
     }
 
     /// Returns the path of the page.
@@ -214,6 +242,7 @@ impl Editor {
                         button .primary name="do" value="save" { "Save…" }
                     }
                     @if self.may("run:create") { (self.test_fields()) }
+                    (self.beside.fields(self))
                 }
                 div {
                     section #about data-needs-script hidden tabindex="0" aria-label="About the word at the caret" {}
@@ -233,7 +262,7 @@ impl Editor {
 
     /// Shows the picture of the text, which the script replaces.
     async fn drawing(&self) -> Markup {
-        let flow = json!({ "flow": self.written.named_text() });
+        let flow = json!({ "flow": self.written.named_text(), "files": self.beside.for_checks() });
         let mut view = View::without_links();
         let drawing = view.read(&self.visit, Pictured::Flow(&flow)).await;
         html! {

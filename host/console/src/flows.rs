@@ -273,7 +273,7 @@ pub(crate) async fn start(visit: Visit, Path(name): Path<String>, sent: Form) ->
 }
 
 /// Returns the mismatches of a refused input.
-fn mistakes_of(refusal: &Refusal) -> Vec<Mistake> {
+pub(crate) fn mistakes_of(refusal: &Refusal) -> Vec<Mistake> {
     let findings = items(&refusal.details, "findings").iter().chain(refusal.details.as_array().into_iter().flatten());
     let mistakes: Vec<_> = findings.filter_map(Value::as_str).map(Mistake::of).collect();
     match mistakes.is_empty() {

@@ -44,18 +44,25 @@ pub(crate) struct Fields<'a> {
     fields: Vec<Field<'a>>,
     /// The stored files, which fields for files offer.
     files: Vec<Value>,
+    /// The number of members beyond [`MAX_FIELDS`].
+    left_out: usize,
 }
 
 impl<'a> Fields<'a> {
     pub(crate) fn of(schema: &'a Value) -> Fields<'a> {
-        let mut fields = Vec::new();
-        add_members(schema, "", 0, true, &mut fields);
-        Fields { fields, files: Vec::new() }
+        let (mut fields, mut left_out) = (Vec::new(), 0);
+        add_members(schema, "", 0, true, (&mut fields, &mut left_out));
+        Fields { fields, files: Vec::new(), left_out }
     }
 
     /// Returns the fields with the stored files that they offer.
     pub(crate) fn with_files(self, files: &[Value]) -> Fields<'a> {
         Fields { files: files.to_vec(), ..self }
+    }
+
+    /// Returns the number of members of the input that have no field, because there are too many.
+    pub(crate) fn left_out(&self) -> usize {
+        self.left_out
     }
 
     /// Returns whether a field takes a file.
@@ -119,7 +126,13 @@ impl Mistake {
     }
 }
 
-fn add_members<'a>(schema: &'a Value, prefix: &str, depth: usize, required: bool, fields: &mut Vec<Field<'a>>) {
+fn add_members<'a>(
+    schema: &'a Value,
+    prefix: &str,
+    depth: usize,
+    required: bool,
+    (fields, left_out): (&mut Vec<Field<'a>>, &mut usize),
+) {
     let Some(members) = schema["properties"].as_object() else { return };
     for (name, member) in members {
         let pointer = format!("{prefix}/{}", name.replace('~', "~0").replace('/', "~1"));
@@ -128,11 +141,11 @@ fn add_members<'a>(schema: &'a Value, prefix: &str, depth: usize, required: bool
         let nested =
             !is_file && text(member, "type") == "object" && member["properties"].is_object() && depth < MAX_DEPTH;
         match nested {
-            true => add_members(member, &pointer, depth + 1, required, fields),
+            true => add_members(member, &pointer, depth + 1, required, (&mut *fields, &mut *left_out)),
             false if fields.len() < MAX_FIELDS => {
                 fields.push(Field { pointer, kind: Kind::of(member), required, schema: member });
             }
-            false => {}
+            false => *left_out += 1,
         }
     }
 }

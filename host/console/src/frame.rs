@@ -8,12 +8,13 @@ use axum::{
     response::{Html, IntoResponse, Redirect, Response},
 };
 use flowcell_server::api::{Api, Refusal};
-use maud::{DOCTYPE, Markup, html};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use serde_json::Value;
 
 use crate::{
     assets,
     parts::{TENANT_MARK, quoted, visible},
-    visit::{KNOWN, Visit, escaped},
+    visit::{KNOWN, Visit, escaped, is_only_operator},
 };
 
 /// The headers of all answers of the console.
@@ -32,11 +33,12 @@ pub const HEADERS: [(&str, &str); 6] = [
     ("cross-origin-resource-policy", "same-origin"),
 ];
 
-/// Adds [`HEADERS`] to an answer, and the tenant to the command lines of a page. Only assets may be kept.
+/// Adds [`HEADERS`] to an answer, and to a page the tenant of its command lines and the links of the caller. Only assets
+/// may be kept.
 pub(crate) async fn protect(State(api): State<Api>, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     let of_page = parts.clone();
-    let mut response = with_tenant(&api, &of_page, next.run(Request::from_parts(parts, body)).await).await;
+    let mut response = with_caller(&api, &of_page, next.run(Request::from_parts(parts, body)).await).await;
     let headers = response.headers_mut();
     for (name, value) in HEADERS {
         headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
@@ -45,8 +47,9 @@ pub(crate) async fn protect(State(api): State<Api>, request: Request, next: Next
     response
 }
 
-/// Writes the option `--tenant` into the command lines of a page, unless the server has no tenants.
-async fn with_tenant(api: &Api, page: &Parts, response: Response) -> Response {
+/// Writes the links of the caller into a page, and the option `--tenant` into its command lines, unless the server has no
+/// tenants.
+async fn with_caller(api: &Api, page: &Parts, response: Response) -> Response {
     let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     if !kind.is_some_and(|kind| kind.starts_with("text/html")) {
         return response;
@@ -54,7 +57,7 @@ async fn with_tenant(api: &Api, page: &Parts, response: Response) -> Response {
     let (parts, body) = response.into_parts();
     let Ok(bytes) = to_bytes(body, usize::MAX).await else { return StatusCode::INTERNAL_SERVER_ERROR.into_response() };
     let text = String::from_utf8_lossy(&bytes);
-    if !text.contains(TENANT_MARK) {
+    if !text.contains(TENANT_MARK) && !text.contains(PAGES_MARK) {
         return Response::from_parts(parts, Body::from(bytes));
     }
     let me = api.get(page, KNOWN).await.unwrap_or_default();
@@ -62,7 +65,13 @@ async fn with_tenant(api: &Api, page: &Parts, response: Response) -> Response {
         Some(tenant) if me["local"] != true => format!(" --tenant {}", quoted(tenant)),
         _ => String::new(),
     };
-    Response::from_parts(parts, Body::from(text.replace(TENANT_MARK, &option)))
+    let text = text.replace(TENANT_MARK, &option);
+    let whole = text.split_once(PAGES_MARK).and_then(|(before, rest)| {
+        let (area, after) = rest.split_once("-->")?;
+        let area = Area::ALL.get(area.parse::<usize>().ok()?)?.0;
+        Some(format!("{before}{}{after}", links(area, &me).into_string()))
+    });
+    Response::from_parts(parts, Body::from(whole.unwrap_or(text)))
 }
 
 /// The areas of the console, with their names and paths.
@@ -78,11 +87,12 @@ pub(crate) enum Area {
     Files,
     Usage,
     Tokens,
+    Operators,
     Manual,
 }
 
 impl Area {
-    const ALL: [(Area, &str, &str); 11] = [
+    const ALL: [(Area, &str, &str); 12] = [
         (Area::Home, "Home", "/console"),
         (Area::Runs, "Runs", "/console/runs"),
         (Area::Inbox, "Inbox", "/console/inbox"),
@@ -93,17 +103,32 @@ impl Area {
         (Area::Files, "Files", "/console/files"),
         (Area::Usage, "Usage", "/console/usage"),
         (Area::Tokens, "Tokens", "/console/tokens"),
+        (Area::Operators, "Operators", "/console/operators"),
         (Area::Manual, "Manual", "/console/manual"),
     ];
+
+    /// Returns whether the page is for a caller, as the API shows it to itself.
+    fn is_for(self, me: &Value) -> bool {
+        match self {
+            Area::Operators => me["operator"] == true,
+            Area::Manual => true,
+            _ => !is_only_operator(me),
+        }
+    }
 }
 
+/// The beginning of the place of the navigation in a page, before the number of the page's area. No text of a tenant can
+/// contain it, because texts are escaped. The links depend on the caller, whom [`protect`] asks for.
+const PAGES_MARK: &str = "<!--pages:";
+
 /// The keys of the pages, for the list that `?` opens.
-const KEYS: [(&str, &str); 17] = [
+const KEYS: [(&str, &str); 19] = [
     ("?", "show these keys"),
     ("g h", "Home"),
     ("g r", "Runs"),
     ("g i", "Inbox"),
     ("g f", "Flows"),
+    ("g o", "Operators"),
     ("/", "move to the search or the first filter"),
     ("j  k", "next and previous row"),
     ("Enter", "open the row"),
@@ -115,6 +140,7 @@ const KEYS: [(&str, &str); 17] = [
     ("↑ ↓", "in a picture: along its edges"),
     ("Ctrl Space", "in the editor: suggestions for the word at the caret"),
     ("F2", "in the editor: rename the node at the caret"),
+    ("← →", "in the editor: between the tabs of the files"),
     ("Esc Tab", "in the editor: leave the text"),
 ];
 
@@ -201,14 +227,19 @@ impl Page {
 fn navigation(area: Area, has_login: bool) -> Markup {
     html! {
         nav aria-label="Pages" {
-            ul {
-                @for (each, name, path) in Area::ALL {
-                    li { a href=(path) aria-current=[(each == area).then_some("page")] { (name) } }
-                }
-            }
+            ul { (PreEscaped(format!("{PAGES_MARK}{}-->", Area::ALL.iter().position(|(each, ..)| *each == area).unwrap_or(0)))) }
         }
         @if has_login {
             form .logout method="post" action="/console/logout" { button .quiet { "Log out" } }
+        }
+    }
+}
+
+/// Shows the links to the pages of a caller.
+fn links(area: Area, me: &Value) -> Markup {
+    html! {
+        @for (each, name, path) in Area::ALL.iter().filter(|(each, ..)| each.is_for(me)) {
+            li { a href=(path) aria-current=[(*each == area).then_some("page")] { (name) } }
         }
     }
 }

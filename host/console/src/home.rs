@@ -1,5 +1,6 @@
 //! The home page: open questions, runs that need attention, the last runs, and the next starts of triggers.
 
+use axum::response::{IntoResponse, Redirect, Response};
 use jiff::Timestamp;
 use maud::html;
 
@@ -7,17 +8,21 @@ use crate::{
     flows::no_flows,
     frame::{Area, Failure, Page},
     inbox,
+    operators::HOME,
     parts::{count, list, text},
     runs::{no_runs, query, table},
-    visit::{Visit, escaped},
+    visit::{KNOWN, Visit, escaped, is_only_operator},
 };
 
 /// Maximum number of runs in each list of the page.
 const MAX_RUNS: usize = 5;
 
 /// Shows the home page.
-pub(crate) async fn show(visit: Visit) -> Result<Page, Failure> {
+pub(crate) async fn show(visit: Visit) -> Result<Response, Failure> {
     let fails = |refusal| Failure::of(&visit, refusal);
+    if is_only_operator(&visit.get(KNOWN).await.map_err(fails)?) {
+        return Ok(Redirect::to(HOME).into_response());
+    }
     let waiting = inbox::read(&visit, None).await?;
     let last = visit.get("/v1/runs?limit=8").await.map_err(fails)?;
     let failed = visit.get(&format!("/v1/runs?limit={MAX_RUNS}&status=failed")).await.map_err(fails)?;
@@ -84,5 +89,5 @@ pub(crate) async fn show(visit: Visit) -> Result<Page, Failure> {
             }
         }
     };
-    Ok(Page::new(&visit, Area::Home, "Home", main).live("/v1/stream"))
+    Ok(Page::new(&visit, Area::Home, "Home", main).live("/v1/stream").into_response())
 }

@@ -75,7 +75,7 @@ pub(crate) fn card(waits: &[Value], back: &str) -> Markup {
         article .card {
             header .row {
                 h2 { a href=(run_path(id)) { (id) } }
-                span .faint { (text(first, "flow")) ", since " (time(&first["since"])) }
+                span .faint { (text(first, "flow")) ", asked " (time(&first["since"])) }
             }
             @for each in waits { (wait(id, each, back)) }
         }

@@ -9,7 +9,7 @@
 //! | frame | the frame of all pages, the pages of errors, and the headers of all answers |
 //! | parts | states, times, texts and other parts of pages |
 //! | assets | style sheet and scripts, compiled into the program |
-//! | login, answer, home, runs, run, jobs, inbox, flows, editor, catalog, packs, operate, tokens, manual | the pages |
+//! | login, sign_in, answer, outside, home, runs, run, jobs, inbox, flows, editor, catalog, packs, operate, operators, tokens, manual | the pages |
 //! | gate, picture, form, diff | an open question, the picture of a flow, the form of an input, the difference of two texts |
 //! | said | a text of a model, as Markdown |
 
@@ -29,6 +29,8 @@ mod login;
 mod manual;
 mod once;
 mod operate;
+mod operators;
+mod outside;
 mod packs;
 mod parts;
 mod picture;
@@ -36,6 +38,7 @@ mod run;
 mod runs;
 mod said;
 mod sent;
+mod sign_in;
 mod tokens;
 mod visit;
 
@@ -79,10 +82,17 @@ routes! {
     get "/console/login" login::show, true;
     post "/console/login" login::log_in, true;
     post "/console/logout" login::log_out, true;
+    get "/console/sign-in" login::show, true;
+    get "/console/sign-in/callback" sign_in::finish, true;
+    get "/console/sign-in/{name}" sign_in::begin, true;
     get "/console/answer" answer::show, true;
     post "/console/answer" answer::open, true;
     post "/console/answer/send" answer::send, true;
     get "/console/answer/done" answer::done, true;
+    get "/console/form" outside::show, true;
+    post "/console/form" outside::open, true;
+    post "/console/form/send" outside::send, true;
+    get "/console/form/done" outside::done, true;
     get "/console/assets/{version}/{name}" assets::show, true;
     get "/console/runs" runs::list, false;
     get "/console/runs/{id}" run::graph, false;
@@ -128,6 +138,11 @@ routes! {
     get "/console/secrets" operate::secrets, false;
     post "/console/secrets" operate::set_secret, false;
     post "/console/secrets/{name}/remove" operate::remove_secret, false;
+    get "/console/operators" operators::tenants, false;
+    post "/console/operators/tenants/{tenant}/{verb}" operators::switch_tenant, false;
+    get "/console/operators/runs" operators::runs, false;
+    post "/console/operators/runs/{tenant}/{id}/cancel" operators::cancel, false;
+    get "/console/operators/server" operators::server, false;
     get "/console/tokens" tokens::all, false;
     post "/console/tokens" tokens::create, false;
     post "/console/tokens/{token}/revoke" tokens::revoke, false;

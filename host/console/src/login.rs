@@ -11,21 +11,24 @@ use serde_json::json;
 use crate::{
     frame::{Failure, Page},
     sent::Form,
-    visit::Visit,
+    sign_in,
+    visit::{Visit, own_page},
 };
 
 /// Shows the form. The script takes the code out of the fragment of the address, and sends the form.
 pub(crate) async fn show(visit: Visit) -> Page {
-    page(StatusCode::OK, &next(visit.query("next").as_deref()), None)
+    page(&visit, StatusCode::OK, &own_page(visit.query("next").as_deref()), None).await
 }
 
-fn page(status: StatusCode, next: &str, refused: Option<&Refusal>) -> Page {
+async fn page(visit: &Visit, status: StatusCode, next: &str, refused: Option<&Refusal>) -> Page {
+    let buttons = sign_in::buttons(visit, next).await;
     let main = html! {
         @if let Some(refused) = refused {
             p .notice .bad role="alert" {
                 (refused.message) ". A code works once, and for two minutes: " code { "flowcell console" } " prints another one."
             }
         }
+        (buttons)
         p { "On the machine of the server, this command prints a link that logs you in:" }
         pre { "flowcell console --tenant NAME" }
         form #login data-by-link method="post" action="/console/login" {
@@ -39,22 +42,13 @@ fn page(status: StatusCode, next: &str, refused: Option<&Refusal>) -> Page {
     Page::bare(status, "Log in", main)
 }
 
-/// Returns the page to open after the login. Only pages of the console are allowed.
-fn next(asked: Option<&str>) -> String {
-    let own = |place: &&str| {
-        (*place == "/console" || ["/console/", "/console?"].iter().any(|start| place.starts_with(start)))
-            && !place.contains(['\\', '\r', '\n'])
-    };
-    asked.filter(own).unwrap_or("/console").to_owned()
-}
-
 /// Logs the browser in, and opens the page that it came from.
 pub(crate) async fn log_in(visit: Visit, form: Form) -> Response {
-    let next = next(form.text("next"));
+    let next = own_page(form.text("next"));
     let proof = form.text("proof").unwrap_or_default().trim();
     match visit.post("/v1/login", &json!({ "proof": proof })).await {
         Ok(answer) => with_cookie(answer, Redirect::to(&next)),
-        Err(refused) => page(refused.status, &next, Some(&refused)).into_response(),
+        Err(refused) => page(&visit, refused.status, &next, Some(&refused)).await.into_response(),
     }
 }
 
@@ -69,22 +63,4 @@ pub(crate) async fn log_out(visit: Visit) -> Result<Response, Failure> {
 fn with_cookie(answer: Answer, to: Redirect) -> Response {
     let cookie: Option<HeaderValue> = answer.headers.get(header::SET_COOKIE).cloned();
     (AppendHeaders(cookie.map(|cookie| (header::SET_COOKIE, cookie))), to).into_response()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_pages_of_the_console_follow_a_login() {
-        for own in ["/console", "/console/runs?status=failed", "/console?x=1"] {
-            assert_eq!(next(Some(own)), own);
-        }
-        for foreign in
-            ["", "/", "//evil.test", "/consolex", "https://evil.test/console", "/console/\r\nX: y", "/console\\"]
-        {
-            assert_eq!(next(Some(foreign)), "/console", "{foreign}");
-        }
-        assert_eq!(next(None), "/console");
-    }
 }

@@ -23,6 +23,19 @@ pub(crate) fn field() -> Markup {
     html! { input type="hidden" autocomplete="off" name=(FIELD) value=(new_id()); }
 }
 
+/// Returns the hidden field with the id of a form that is shown again, or with a new one.
+pub(crate) fn kept_field(sent: Option<&Form>) -> Markup {
+    match sent.and_then(id_of) {
+        Some(id) => html! { input type="hidden" autocomplete="off" name=(FIELD) value=(id); },
+        None => field(),
+    }
+}
+
+/// Returns the id of a sent form.
+pub(crate) fn id_of(form: &Form) -> Option<&str> {
+    form.text(FIELD).filter(|id| !id.is_empty())
+}
+
 /// Sends a change to the API, which makes it once however often the browser sends the form.
 pub(crate) async fn post(visit: &Visit, path: &str, body: &Value, form: &Form) -> Result<Answer, Refusal> {
     match key(form, path, body) {
@@ -35,7 +48,7 @@ pub(crate) async fn post(visit: &Visit, path: &str, body: &Value, form: &Form) -
 ///
 /// A browser that goes back may show the id of a form that was sent. Another content is another request.
 fn key(form: &Form, path: &str, body: &Value) -> Option<String> {
-    let id = form.text(FIELD).filter(|id| !id.is_empty())?;
+    let id = id_of(form)?;
     let mut hasher = blake3::Hasher::new();
     for part in [id, path, &body.to_string()] {
         hasher.update(&part.len().to_le_bytes()).update(part.as_bytes());

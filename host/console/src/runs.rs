@@ -13,12 +13,12 @@ use crate::{
 };
 
 /// The states by which the list can be filtered.
-const STATES: [&str; 6] = ["running", "parked", "needs_attention", "failed", "succeeded", "cancelled"];
+pub(crate) const STATES: [&str; 6] = ["running", "parked", "needs_attention", "failed", "succeeded", "cancelled"];
 /// The filters in the address of the page. The API takes them as they are, apart from `within`.
 pub(crate) const FILTERS: [&str; 11] =
     ["status", "flow", "version", "error", "node", "text", "labels", "trigger", "parent", "within", "cursor"];
 /// The periods of the filter by begin: the word in the address, its name, and its length in milliseconds.
-const PERIODS: [(&str, &str, i64); 4] = [
+pub(crate) const PERIODS: [(&str, &str, i64); 4] = [
     ("1h", "last hour", 3_600_000),
     ("1d", "last day", 86_400_000),
     ("7d", "last week", 604_800_000),
@@ -155,7 +155,7 @@ pub(crate) fn took(run: &Value) -> Option<String> {
 }
 
 /// Says in a few words why a run waits, or which error ended it.
-fn remark(run: &Value) -> Markup {
+pub(crate) fn remark(run: &Value) -> Markup {
     let waits = &run["waitsFor"];
     let (reason, task) = (text(waits, "reason").replace('_', " "), text(waits, "task"));
     html! {

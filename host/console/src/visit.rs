@@ -24,6 +24,21 @@ pub(crate) fn escaped(text: &str) -> String {
     utf8_percent_encode(text, ESCAPED).to_string()
 }
 
+/// Returns the page to open after the login. Only pages of the console are allowed.
+pub(crate) fn own_page(asked: Option<&str>) -> String {
+    let own = |place: &&str| {
+        (*place == "/console" || ["/console/", "/console?"].iter().any(|start| place.starts_with(start)))
+            && !place.contains(['\\', '\r', '\n'])
+    };
+    asked.filter(own).unwrap_or("/console").to_owned()
+}
+
+/// Returns whether a caller, as the API shows it to itself, acts for the operators and has no tenant. Only their pages are
+/// for it.
+pub(crate) fn is_only_operator(me: &Value) -> bool {
+    me["operator"] == true && me["tenant"].is_null()
+}
+
 /// A request of a browser.
 pub(crate) struct Visit {
     api: Api,
@@ -96,5 +111,23 @@ impl FromRequestParts<Api> for Visit {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Visit, Infallible> {
         Ok(Visit { api: api.clone(), parts: parts.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_pages_of_the_console_follow_a_login() {
+        for own in ["/console", "/console/runs?status=failed", "/console?x=1"] {
+            assert_eq!(own_page(Some(own)), own);
+        }
+        for foreign in
+            ["", "/", "//evil.test", "/consolex", "https://evil.test/console", "/console/\r\nX: y", "/console\\"]
+        {
+            assert_eq!(own_page(Some(foreign)), "/console", "{foreign}");
+        }
+        assert_eq!(own_page(None), "/console");
     }
 }

@@ -64,6 +64,17 @@ impl Tenant {
     }
 }
 
+impl RunId {
+    /// Maximum bytes of an id that a client may name.
+    pub const MAX_BYTES: usize = 200;
+
+    /// Returns whether a client may name a run by this text: 1 to 200 ASCII letters, digits, and any of `-_.:/[]`.
+    pub fn is_named_by(text: &str) -> bool {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/[]".contains(&byte);
+        (1..=RunId::MAX_BYTES).contains(&text.len()) && text.bytes().all(plain)
+    }
+}
+
 impl ScopePath {
     /// Returns the scope of the flow itself, outside all bodies.
     pub fn root() -> ScopePath {

@@ -4,6 +4,7 @@
 //! reaches everything outside the sandbox only through [`Calls`]. Neither side depends on the other: the application
 //! connects them.
 
+mod about;
 mod attempt;
 mod builtin;
 mod call;
@@ -12,6 +13,7 @@ mod catalog;
 mod failure;
 mod grant;
 pub mod host_files;
+pub mod http_answer;
 mod ids;
 mod manifest;
 mod step;
@@ -19,6 +21,7 @@ pub mod text;
 mod value;
 mod yaml;
 
+pub use about::About;
 pub use attempt::{Attempt, NodeRunner, StepResult};
 pub use builtin::{BuiltIn, GrantShape, SECRETS};
 pub use call::{Arrival, Call, Calls, Effect};

@@ -4,7 +4,7 @@ use std::{collections::HashSet, fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Effect, Failure, yaml_error};
+use crate::{About, Effect, Failure, yaml_error};
 
 /// The SHA-256 of a pack's content, in hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -31,6 +31,27 @@ pub struct Manifest {
     /// The purpose of the pack, in one sentence.
     #[serde(default)]
     pub description: Option<String>,
+    /// See [`About::icon`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub icon: Option<String>,
+    /// See [`About::categories`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub categories: Vec<String>,
+    /// See [`About::keywords`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keywords: Vec<String>,
+    /// See [`About::docs`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub docs: Option<String>,
+    /// See [`About::homepage`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub homepage: Option<String>,
+    /// See [`About::repository`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repository: Option<String>,
+    /// See [`About::deprecated`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deprecated: Option<String>,
     /// The node types that the pack offers.
     pub nodes: Vec<NodeType>,
 }
@@ -86,6 +107,9 @@ pub struct NodeType {
     /// The digest of the pack; `None` as long as the manifest is neither read from a pack nor added to a catalog.
     #[serde(skip)]
     pub pack: Option<Digest>,
+    /// What the manifest tells people who look for the pack. [`Manifest::complete`] sets it.
+    #[serde(skip)]
+    pub about: Arc<About>,
     /// The `x-flowcell` marks of the input schema. [`Manifest::complete`] sets them.
     #[serde(skip)]
     pub marks: Vec<Mark>,
@@ -271,6 +295,38 @@ struct RawMark {
 }
 
 impl Manifest {
+    /// Creates a manifest of these node types, without the members for people.
+    pub fn new(name: Arc<str>, version: semver::Version, nodes: Vec<NodeType>) -> Manifest {
+        let About { icon, categories, keywords, docs, homepage, repository, deprecated } = About::default();
+        Manifest {
+            name,
+            version,
+            license: None,
+            description: None,
+            icon,
+            categories,
+            keywords,
+            docs,
+            homepage,
+            repository,
+            deprecated,
+            nodes,
+        }
+    }
+
+    /// Returns the members for people who look for the pack.
+    pub fn about(&self) -> About {
+        About {
+            icon: self.icon.clone(),
+            categories: self.categories.clone(),
+            keywords: self.keywords.clone(),
+            docs: self.docs.clone(),
+            homepage: self.homepage.clone(),
+            repository: self.repository.clone(),
+            deprecated: self.deprecated.clone(),
+        }
+    }
+
     /// Reads a `node.yaml`, or the same as JSON, and checks its consistency.
     pub fn parse(text: &str) -> Result<Manifest, ManifestError> {
         // YAML 1.2: `n`, `no` and `on` are texts, so a schema can have such properties.
@@ -283,6 +339,8 @@ impl Manifest {
     /// Checks the node types, and sets their derived fields: versions and marks.
     pub fn complete(mut self) -> Result<Manifest, ManifestError> {
         self.check_short_names()?;
+        let about = Arc::new(self.about());
+        about.check().map_err(ManifestError::new)?;
         let mut seen = HashSet::new();
         for node in &mut self.nodes {
             let name = &node.name;
@@ -298,6 +356,7 @@ impl Manifest {
                 return Err(ManifestError::new(format!("node type `{name}` occurs twice")));
             }
             node.version = Some(self.version.clone());
+            node.about = about.clone();
             node.marks.clear();
             collect_marks(&node.input, &mut Vec::new(), &mut node.marks)
                 .map_err(|message| ManifestError::new(format!("node type `{name}`: {message}")))?;

@@ -6,7 +6,9 @@ use serde_yaml::{DefaultMessageFormatter, Error, MessageFormatter};
 
 /// Describes a parser's error, and shows the lines of the document around it.
 pub fn yaml_error(error: &Error) -> String {
-    error.render_with_formatter(&PlainDescriptions)
+    let rendered = error.render_with_formatter(&PlainDescriptions);
+    // The caller says that it is an error.
+    rendered.strip_prefix("error: ").map_or_else(|| rendered.clone(), str::to_owned)
 }
 
 /// Replaces the names that the parser gives to expected parts of a document with plain descriptions.
@@ -68,6 +70,7 @@ mod tests {
 
     fn error_message<T: DeserializeOwned + std::fmt::Debug>(text: &str) -> String {
         let told = yaml_error(&serde_yaml::from_str::<T>(text).unwrap_err());
+        assert!(told.starts_with("line 1 column "), "{told}");
         told.lines().next().unwrap().rsplit_once("column ").unwrap().1.split_once(": ").unwrap().1.to_owned()
     }
 

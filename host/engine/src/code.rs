@@ -27,6 +27,8 @@ use crate::{
 pub(crate) struct LoadedPack {
     pub(crate) digest: Digest,
     pub(crate) node_types: HashMap<Arc<str>, Arc<LoadedNodeType>>,
+    /// The size of the component file, in bytes.
+    pub(crate) size: usize,
     core_instances: u32,
     author: Author,
     /// The component file. `None` once the code has been made.
@@ -55,6 +57,7 @@ impl LoadedPack {
         LoadedPack {
             digest,
             node_types,
+            size: bytes.len(),
             core_instances: u32::try_from(core_instances).unwrap_or(u32::MAX),
             author,
             bytes: Mutex::new(Some(bytes)),

@@ -24,4 +24,6 @@ pub struct Config {
     /// machine's memory. A tenant that has some of this memory gets more only if it then has no more bytes than are
     /// still free.
     pub memory: Option<u64>,
+    /// True if [`Engine::measure`](crate::Engine::measure) makes profiles with whole stacks. Otherwise they have 4 frames.
+    pub profiles: bool,
 }

@@ -69,7 +69,7 @@ impl Drop for OwnRuntime {
 impl Engine {
     /// Creates an engine. If the cache cannot be opened, the engine logs a warning and works without it.
     pub fn new(config: Config) -> anyhow::Result<Engine> {
-        let machine = machine::build(&config.limits, config.instances, config.memory)?;
+        let machine = machine::build(&config)?;
         let cache = config.cache_dir.as_deref().and_then(|dir| {
             let opened = Cache::open(dir);
             opened
@@ -139,6 +139,11 @@ impl Engine {
         pack.node_types
             .values()
             .try_for_each(|node_type| self.0.compile_context.link(pack, node_type.capabilities).map(|_| ()))
+    }
+
+    /// Returns the size of a loaded pack's component file in bytes. Returns `None` if the engine does not have the pack.
+    pub fn pack_size(&self, digest: &Digest) -> Option<usize> {
+        self.0.packs.get(digest).map(|pack| pack.size)
     }
 
     /// Sets a tenant's limits on concurrent instances and on bytes of memory beyond the first 4 MiB of each instance.

@@ -4,7 +4,7 @@ use std::{fs, num::NonZeroUsize};
 
 use wasmtime::{Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, RegallocAlgorithm, Strategy};
 
-use crate::Limits;
+use crate::{Config, Limits, profile};
 
 /// A wasmtime engine, with the number of concurrent instances and the memory that it can hold.
 pub(crate) struct Machine {
@@ -23,6 +23,9 @@ pub(crate) const CORE_INSTANCES_PER_SLOT: u32 = 4;
 /// The number of tables in one slot.
 pub(crate) const TABLES_PER_SLOT: u32 = 2;
 
+/// The number of frames in the stacks of traps. Profiles have more.
+const USUAL_FRAMES: u32 = 4;
+
 /// The maximum number of slots. More instances would not run faster.
 const MAX_SLOTS: u64 = 1_000;
 /// The minimum number of slots, so that one large component fits.
@@ -37,16 +40,19 @@ const UNKNOWN_MEMORY: u64 = 4 << 30;
 
 /// Builds the wasmtime engine. `instances` and `memory` are the operator's settings, if any. If the address space is
 /// too small for a pool, wasmtime allocates instances one by one.
-pub(crate) fn build(limits: &Limits, instances: Option<u32>, memory: Option<u64>) -> anyhow::Result<Machine> {
-    let slots = slots(instances);
+pub(crate) fn build(config: &Config) -> anyhow::Result<Machine> {
+    let Config { limits, instances, memory, .. } = config;
+    let slots = slots(*instances);
     // Half of the machine's memory is for the slots. The memory that instances share beyond their slots is another
     // quarter.
     let memory = memory.unwrap_or_else(|| memory_bytes().unwrap_or(UNKNOWN_MEMORY) / 4);
-    match wasmtime::Engine::new(&with_pool(limits, slots)) {
+    let frames = if config.profiles { profile::MAX_FRAMES } else { USUAL_FRAMES };
+    match wasmtime::Engine::new(with_pool(limits, slots).wasm_backtrace_max_frames(frames_setting(frames))) {
         Ok(engine) => Ok(Machine { engine, slots, memory }),
         Err(error) => {
             tracing::warn!("cannot create a pool of instances: {error:#}; instances are allocated individually");
-            let engine = wasmtime::Engine::new(&base(limits)).map_err(|error| anyhow::anyhow!("{error:#}"))?;
+            let engine = wasmtime::Engine::new(base(limits).wasm_backtrace_max_frames(frames_setting(frames)))
+                .map_err(|error| anyhow::anyhow!("{error:#}"))?;
             Ok(Machine { engine, slots, memory })
         }
     }
@@ -73,10 +79,14 @@ fn base(limits: &Limits) -> wasmtime::Config {
         .max_wasm_stack(limits.stack)
         .async_stack_size(limits.stack + (512 << 10))
         .async_stack_zeroing(true)
-        .wasm_backtrace_max_frames(NonZeroUsize::new(4))
+        .wasm_backtrace_max_frames(frames_setting(USUAL_FRAMES))
         .memory_init_cow(true)
         .table_lazy_init(true);
     config
+}
+
+fn frames_setting(frames: u32) -> Option<NonZeroUsize> {
+    usize::try_from(frames).ok().and_then(NonZeroUsize::new)
 }
 
 fn with_pool(limits: &Limits, slots: u32) -> wasmtime::Config {

@@ -14,11 +14,12 @@ use std::{
 use flowcell_contract::{Attempt, Calls, Digest, Failure, Json, NodeRunner, Step, StepResult, Tenant, code};
 use futures_util::{FutureExt, future::BoxFuture};
 use tokio::sync::oneshot;
-use wasmtime::{Store, UpdateDeadline};
+use wasmtime::{Store, UpdateDeadline, WasmBacktrace};
 
 use crate::{
-    Engine, answer,
+    Engine, Profile, answer,
     code::{LinkedPack, LoadedPack},
+    cost::{Cost, Measured},
     engine::Inner,
     fair_scheduler::FairScheduler,
     fair_semaphore::Permit,
@@ -38,7 +39,7 @@ impl NodeRunner for Engine {
         let (scheduler, tenant) = (inner.scheduler.clone(), attempt.tenant.clone());
         let counted = Counted(inner);
         let (told, meant) = (computes.clone(), computes);
-        let running = Box::pin(async move { counted.0.run(attempt, calls, told).await.with_counted(counted) });
+        let running = Box::pin(async move { counted.0.run(attempt, calls, told, None).await.with_counted(counted) });
         match first {
             true => Box::pin(InlineAttempt { running: Some(running), computes: meant, moved: None, scheduler, tenant }),
             false => Box::pin(spawn_on_pool(&scheduler, tenant, running)),
@@ -59,6 +60,36 @@ impl NodeRunner for Engine {
             let _ = futures_util::future::join_all(linked).await;
         })
     }
+}
+
+impl Engine {
+    /// Runs an attempt on the thread that polls the future, and returns its result and its measurement. If `profiles` is
+    /// true, the measurement has a profile. It is `None` if the attempt got no instance.
+    pub fn measure(
+        &self,
+        attempt: Attempt,
+        calls: Arc<dyn Calls>,
+        profiles: bool,
+    ) -> BoxFuture<'static, (StepResult, Option<Measured>)> {
+        let inner = self.inner().clone();
+        let measured = Measured { profile: profiles.then(Profile::default), ..Measured::default() };
+        Box::pin(async move {
+            let running = inner.run(attempt, calls, Arc::default(), Some(measured));
+            match AssertUnwindSafe(running).catch_unwind().await {
+                Ok(Outcome { result, remains, .. }) => (result, remains.and_then(end_measured)),
+                Err(_) => (Err(lost_attempt()), None),
+            }
+        })
+    }
+}
+
+/// Drops a measured instance, and returns the whole measurement of its attempt.
+fn end_measured((mut store, slots, ticking): (Store<Sandbox>, Permit, RunningAttempt)) -> Option<Measured> {
+    let Measured { cost, profile } = store.data_mut().measured.take()?;
+    let memory = store.data().meter.memory_taken();
+    let since = Instant::now();
+    drop((store, slots, ticking));
+    Some(Measured { cost: Cost { teardown: since.elapsed(), memory, ..cost }, profile })
 }
 
 type Running = BoxFuture<'static, Outcome>;
@@ -165,13 +196,20 @@ struct Admitted<'a> {
 }
 
 impl Inner {
-    async fn run(self: &Arc<Inner>, attempt: Attempt, calls: Arc<dyn Calls>, computes: Arc<AtomicBool>) -> Outcome {
+    /// Runs an attempt. It is measured if `measured` is given.
+    async fn run(
+        self: &Arc<Inner>,
+        attempt: Attempt,
+        calls: Arc<dyn Calls>,
+        computes: Arc<AtomicBool>,
+        measured: Option<Measured>,
+    ) -> Outcome {
         let Admitted { linked, node_type, slots } = match self.admit(&attempt).await {
             Ok(admitted) => admitted,
             Err(failure) => return Outcome { result: Err(failure), remains: None, counted: None },
         };
         let ticking = self.ticker.enter();
-        let mut store = self.store(attempt, calls, computes);
+        let mut store = self.store(attempt, calls, computes, measured);
         let result = self.call(&mut store, linked, node_type).await;
         store.data_mut().forward_output(true).await;
         let result = match result {
@@ -252,17 +290,33 @@ impl Inner {
         linking.await.map_err(|error| Failure::retryable(code::LOST_WORKER, format!("linking was lost: {error}")))?
     }
 
-    fn store(&self, attempt: Attempt, calls: Arc<dyn Calls>, computes: Arc<AtomicBool>) -> Store<Sandbox> {
+    fn store(
+        &self,
+        attempt: Attempt,
+        calls: Arc<dyn Calls>,
+        computes: Arc<AtomicBool>,
+        measured: Option<Measured>,
+    ) -> Store<Sandbox> {
         let limits = &self.compile_context.limits;
         let mut store =
             Store::new(&self.compile_context.engine, Sandbox::new(attempt, calls, limits, self.memory.clone()));
         store.limiter(|sandbox| &mut sandbox.meter);
         store.set_hostcall_fuel(limits.boundary_bytes());
         store.set_max_component_handles(limits.handles);
-        // A deadline of two ticks does not interrupt a short attempt that begins just before a tick.
-        store.set_epoch_deadline(2);
-        store.epoch_deadline_callback(move |_| {
+        let profiles = measured.as_ref().is_some_and(|measured| measured.profile.is_some());
+        store.data_mut().measured = measured;
+        // A deadline of two ticks does not interrupt a short attempt that begins just before a tick. A profile has to
+        // have samples of short attempts, too.
+        store.set_epoch_deadline(if profiles { 1 } else { 2 });
+        store.epoch_deadline_callback(move |mut store| {
             computes.store(true, Relaxed);
+            if profiles {
+                let stack = WasmBacktrace::force_capture(&store);
+                let profile = store.data_mut().measured.as_mut().and_then(|measured| measured.profile.as_mut());
+                if let Some(profile) = profile {
+                    profile.add(&stack);
+                }
+            }
             Ok(UpdateDeadline::Yield(1))
         });
         store
@@ -274,12 +328,17 @@ impl Inner {
         linked: &LinkedPack,
         node_type: &Arc<LoadedNodeType>,
     ) -> StepResult {
+        let since = store.data().stopwatch();
         let instance = match linked.instance.instantiate_async(&mut *store).await {
             Ok(instance) => instance,
             Err(error) => return Err(trap::from_start(&error, store.data().stdio.last_words())),
         };
+        store.data_mut().count_time(since, |cost| &mut cost.instantiation);
         let type_name = store.data().attempt.node_type.clone();
-        let step = match instance.flowcell_node_node().call_run(&mut *store, &type_name).await {
+        let since = store.data().stopwatch();
+        let answer = instance.flowcell_node_node().call_run(&mut *store, &type_name).await;
+        store.data_mut().count_time(since, |cost| &mut cost.call);
+        let step = match answer {
             Ok(answer) => {
                 answer::read(answer, &store.data().attempt, &node_type.node.marks, &self.compile_context.limits)?
             }

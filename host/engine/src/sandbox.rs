@@ -3,6 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     sync::{Arc, OnceLock},
+    time::{Duration, Instant},
 };
 
 use flowcell_contract::{Attempt, BlobRef, BuiltIn, Call, Calls, Failure, Json, Value};
@@ -12,6 +13,7 @@ use wasmtime_wasi_http::WasiHttpCtx;
 
 use crate::{
     Limits,
+    cost::{Cost, Measured},
     failure::{Stop, to_guest},
     fair_semaphore::FairSemaphore,
     text::printable,
@@ -41,6 +43,8 @@ pub(crate) struct Sandbox {
     pub(crate) attempt: Attempt,
     pub(crate) meter: Meter,
     pub(crate) stdio: Stdio,
+    /// The measurement of the attempt, if it is measured.
+    pub(crate) measured: Option<Measured>,
     calls: Arc<dyn Calls>,
     /// The ids of HTTP requests that the guest started and that have not ended.
     open_http_calls: HashSet<u32>,
@@ -72,6 +76,7 @@ impl Sandbox {
             attempt,
             meter,
             stdio,
+            measured: None,
             calls,
             open_http_calls: HashSet::new(),
             open_service_calls: HashMap::new(),
@@ -84,6 +89,18 @@ impl Sandbox {
             requests,
             folders: Folders::default(),
             table,
+        }
+    }
+
+    /// Returns the current time if the attempt is measured.
+    pub(crate) fn stopwatch(&self) -> Option<Instant> {
+        self.measured.is_some().then(Instant::now)
+    }
+
+    /// Sets a part of the cost to the time since [`Sandbox::stopwatch`] was called.
+    pub(crate) fn count_time(&mut self, since: Option<Instant>, part: impl FnOnce(&mut Cost) -> &mut Duration) {
+        if let (Some(since), Some(measured)) = (since, &mut self.measured) {
+            *part(&mut measured.cost) = since.elapsed();
         }
     }
 

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::json::Fold;
+pub use self::json::{Fold, PART_EDGES, PART_NODES};
 use crate::graph::{BodyIx, Edge, Graph, NodeIx, On};
 
 /// An output format for drawings.
@@ -34,18 +34,25 @@ pub fn draw(graph: &Graph, format: Format) -> String {
         Format::Mermaid => mermaid(graph, &mut out),
         Format::Dot => dot(graph, &mut out),
         Format::Svg => svg::svg(graph, &mut out),
-        Format::Json => json::json(graph, &Fold::None, |_, _| None::<()>, &mut out),
+        Format::Json => json::json(graph, &Fold::None, None, |_, _| None::<()>, &mut out),
         Format::Text => text(graph, BodyIx::ROOT, 0, &mut out),
     };
     out
 }
 
 /// Returns the places of the nodes and edges as JSON, as [`Format::Json`]. The bodies that `fold` selects are left out.
-/// `about` returns an object with more members for a node, by the id of the owner of the body around it and its own id.
-pub fn places<T: Serialize>(graph: &Graph, fold: &Fold, about: impl Fn(Option<&str>, &str) -> Option<T>) -> String {
+/// With the number of a part, from 0, only the nodes and edges of that part are written; see [`PART_NODES`]. A number that
+/// is too large stands for the last part. `about` returns an object with more members for a node, by the id of the owner of
+/// the body around it and its own id.
+pub fn places<T: Serialize>(
+    graph: &Graph,
+    fold: &Fold,
+    part: Option<usize>,
+    about: impl Fn(Option<&str>, &str) -> Option<T>,
+) -> String {
     let mut out = String::new();
     // Writing to a string never fails.
-    let _ = json::json(graph, fold, about, &mut out);
+    let _ = json::json(graph, fold, part, about, &mut out);
     out
 }
 

@@ -7,8 +7,11 @@ use crate::limits;
 /// The longest duration.
 const MAX_DURATION: Duration = Duration::from_millis(limits::MAX_TIMEOUT_MS);
 
+/// The shortest duration.
+const MIN_DURATION: Duration = Duration::from_millis(1);
+
 /// Parses numbers with the units `ms`, `s`, `m`, `min`, `h` and `d`, in any order of the units. Fails on an unknown
-/// unit, for zero, and above [`MAX_DURATION`].
+/// unit, below [`MIN_DURATION`], and above [`MAX_DURATION`].
 pub fn parse(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is not a duration; write for example `500ms`, `30s`, `1h30m` or `30d`");
     let mut rest = text;
@@ -24,7 +27,8 @@ pub fn parse(text: &str) -> Result<Duration, String> {
         rest = after;
     }
     match total {
-        Duration::ZERO => Err(wrong()),
+        Duration::ZERO if text.is_empty() => Err(wrong()),
+        total if total < MIN_DURATION => Err(format!("`{text}` is too short; the shortest duration is 1ms")),
         total if total > MAX_DURATION => Err("the longest duration is 365 days".into()),
         total => Ok(total),
     }
@@ -53,6 +57,10 @@ mod tests {
         }
         for text in ["", "30", "s", "30x", "-1s", "0s", "1..2s", "1e9s", "366d", "9999999999999999999999d", "5 s"] {
             assert!(parse(text).is_err(), "{text}");
+        }
+        for text in ["0s", "0", "0ms", "0d0h", "0.9ms"] {
+            let why = parse(text).unwrap_err();
+            assert_eq!(why.contains("the shortest duration is 1ms"), text != "0", "{why}");
         }
     }
 }

@@ -113,7 +113,11 @@ const TYPES: &[(&[&str], &str)] = &[
     (&["retry", "retries", "backoff"], "write `policy: { retry: { maxAttempts: 3 } }` on the node that may fail"),
     (&["start", "begin", "entry"], "remove it: a flow starts with the nodes to which no edge leads"),
     (
-        &["end", "finish", "output", "return", "respond", "respondtowebhook", "response"],
+        &["respond", "respondtowebhook", "response", "reply"],
+        "use `control.respond`, and `respond: node` in the webhook",
+    ),
+    (
+        &["end", "finish", "output", "return"],
         "write `flow: { outputs: { … } }` for the result of the run; a flow needs no last node",
     ),
     (

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use flowcell_contract::text::has_deceptive;
+
 use crate::{
     diagnostic::Diagnostics,
     fields::{for_message, map},
@@ -17,7 +19,7 @@ pub type Labels = BTreeMap<String, String>;
 pub enum LabelError {
     /// The name is empty, too long, or has other characters.
     Name(String),
-    /// The value is empty, too long, or has control characters.
+    /// The value is empty, too long, or has control characters or invisible ones.
     Value(String),
     /// The run would have too many labels.
     TooMany(usize),
@@ -33,8 +35,8 @@ impl fmt::Display for LabelError {
             ),
             LabelError::Value(name) => write!(
                 out,
-                "the value of the label `{name}` is not valid; use 1 to {LABEL_BYTES} bytes without commas and \
-                 control characters"
+                "the value of the label `{name}` is not valid; use 1 to {LABEL_BYTES} bytes without commas, control \
+                 characters, and characters that are invisible or change the direction of the text"
             ),
             LabelError::TooMany(count) => write!(
                 out,
@@ -46,8 +48,14 @@ impl fmt::Display for LabelError {
 
 impl std::error::Error for LabelError {}
 
-/// Checks one label.
+/// Checks a label that a flow, a trigger or a run is to get.
 pub fn check_label(name: &str, value: &str) -> Result<(), LabelError> {
+    check_stored_label(name, value)?;
+    if has_deceptive(value) { Err(LabelError::Value(for_message(name))) } else { Ok(()) }
+}
+
+/// Checks a label that a stored run may have. Older versions accepted values with invisible characters.
+pub fn check_stored_label(name: &str, value: &str) -> Result<(), LabelError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
     let starts = name.starts_with(|first: char| first.is_ascii_alphanumeric());
     if !starts || name.len() > LABEL_BYTES || !name.bytes().all(plain) {
@@ -112,6 +120,11 @@ mod tests {
         for value in ["", "a\nb", "a,b", "\u{7f}", &too_long] {
             assert_eq!(check_label("a", value), Err(LabelError::Value("a".into())), "{value}");
         }
+        for value in ["gold\u{202e}dlog", "a\u{200b}b", "\u{2066}a\u{2069}", "a\u{2028}b", "\u{feff}a", "\u{200f}a"] {
+            assert_eq!(check_label("a", value), Err(LabelError::Value("a".into())), "{value:?}");
+            assert_eq!(check_stored_label("a", value), Ok(()), "{value:?}");
+        }
+        assert_eq!(check_label("a", "שלום\u{200f}!"), Ok(()), "a mark of direction in its own script");
     }
 
     #[test]

@@ -51,6 +51,7 @@
 
 pub mod agentic;
 mod ancestry;
+mod answers;
 mod calls;
 mod combined;
 mod copies;

@@ -52,6 +52,8 @@ pub const TRIGGERS: usize = 16;
 pub const SIGNING_KEYS: usize = 4;
 /// Maximum size in bytes of each text among the settings of a webhook, such as the name of a header.
 pub const WEBHOOK_TEXT: usize = 256;
+/// Time in milliseconds for which a post waits for the answer of its run, and the maximum of `respondTimeoutMs`.
+pub const RESPOND_TIMEOUT_MS: u64 = 30_000;
 /// Maximum of `maxConcurrency`: attempts that run at the same time.
 pub const MAX_CONCURRENCY: u64 = 10_000;
 /// Maximum number of diagnostics that are listed.

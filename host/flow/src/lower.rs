@@ -6,7 +6,7 @@ use flowcell_contract::{Catalog, Json, MarkKind, NodeType, Trait};
 use flowcell_expr::Binding;
 
 use crate::{
-    CheckContext,
+    CheckContext, answers,
     calls::{CallError, Calls},
     diagnostic::Diagnostics,
     fields::{entries, for_message, is_name, not_a_map},
@@ -80,6 +80,7 @@ pub(crate) fn lower(
     let bodies = lowering.bodies(diagnostics);
     let cycles = shape.cycles.lower(shape.links(), &shape.scope_of);
     let view = lowering.resolver_in_scope(0, Visible::All, false, None);
+    answers::check(flow, &shape, &types, &triggers, diagnostics);
     let outputs = flow.outputs.map(|tree| {
         let compiled = input::compile(tree, diagnostics);
         with_references(compiled, &view, diagnostics)

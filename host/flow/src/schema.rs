@@ -5,9 +5,13 @@ use serde_json::{Value, json};
 use crate::{
     edges::DEFAULT_MAX_PASSES,
     limits::{
-        FRAGMENT_PARAMS, FRAGMENTS, LABEL_BYTES, LABELS, MAX_PASSES, RETRY_CODE_BYTES, RETRY_CODES, RETRY_RULES, VARS,
+        FRAGMENT_PARAMS, FRAGMENTS, LABEL_BYTES, LABELS, MAX_PASSES, RESPOND_TIMEOUT_MS, RETRY_CODE_BYTES, RETRY_CODES,
+        RETRY_RULES, VARS,
     },
-    triggers::schemes::{SCHEMES, STANDARD},
+    triggers::{
+        Respond,
+        schemes::{SCHEMES, STANDARD},
+    },
 };
 
 /// Returns the schema of the graph dialect (2020-12).
@@ -274,6 +278,8 @@ fn webhook_schema() -> Value {
                 "oneOf": [{ "required": ["header"] }, { "required": ["pointer"] }],
                 "description": "The place of the id that makes repeated deliveries count once",
             },
+            "respond": { "enum": Respond::ALL.map(|(name, _)| name), "default": "run", "description": "The answer to a post: the id of the run, the first control.respond, or the outputs of the run" },
+            "respondTimeoutMs": { "type": "integer", "minimum": 1, "maximum": RESPOND_TIMEOUT_MS, "default": RESPOND_TIMEOUT_MS, "description": "With respond: time until a post gets the id of the run instead" },
         },
     })
 }

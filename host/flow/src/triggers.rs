@@ -9,7 +9,7 @@ mod webhook;
 use flowcell_contract::Json;
 use serde::{Deserialize, Serialize};
 
-pub use self::webhook::Webhook;
+pub use self::webhook::{Respond, Webhook};
 use crate::{
     CheckContext, CheckMode, Source,
     diagnostic::{Diagnostic, Diagnostics, did_you_mean},

@@ -195,7 +195,7 @@ fn a_folded_node_counts_the_nodes_inside_it() {
          - { id: deep, type: test.noop }\n        edges: []\n    edges: []\nedges: []\n",
     );
     let shown = |fold: &Fold| {
-        let drawn: serde_json::Value = serde_json::from_str(&places(&graph, fold, |_, _| None::<()>)).unwrap();
+        let drawn: serde_json::Value = serde_json::from_str(&places(&graph, fold, None, |_, _| None::<()>)).unwrap();
         let nodes = drawn["nodes"].as_array().unwrap().iter();
         nodes
             .map(|node| format!("{} {} {}", node["id"], node["body"], node["folded"]).replace('"', ""))

@@ -25,6 +25,7 @@ mod lists;
 mod merge;
 mod nodes;
 mod old;
+mod respond;
 mod schedule;
 mod switch;
 mod values;

@@ -5,7 +5,7 @@
 
 use std::{io::Write, ops::ControlFlow, path::Path, sync::Arc, time::Duration};
 
-use flowcell_contract::{Json, RunId};
+use flowcell_contract::{Digest, Json, RunId};
 use flowcell_flow::{Diagnostic, Source, graph::Graph};
 use flowcell_runtime::{
     Event,
@@ -154,6 +154,11 @@ impl Host {
         loading::reload_packs(self)
     }
 
+    /// Returns the size of the component of a pack in bytes. Returns `None` if this host does not have the pack.
+    pub fn pack_size(&self, pack: &Digest) -> Option<usize> {
+        loading::pack_size(self, pack)
+    }
+
     /// Checks whether the tenant may start another run now. Counts no run as started; [`Host::runner`] does.
     pub fn check_quota(&self) -> Result<(), QuotaError> {
         quota::check(self)
@@ -268,7 +273,7 @@ impl Host {
         retention::called_by(self, run)
     }
 
-    /// Deletes ended runs with their child runs, and reserves their ids. Checks all of them first: if one cannot be
+    /// Deletes ended runs with their child runs, and reserves their ids, in one transaction: if one of them cannot be
     /// deleted, deletes none. Returns when the deletion is on stable storage. [`Host::sweep`] then removes the blobs
     /// that only these runs referred to.
     pub fn delete_runs(&self, runs: &[RunId]) -> Result<(), DeleteError> {

@@ -1,6 +1,7 @@
 //! The host: the engine, the catalog, the store, and everything else that the runs of a process share.
 
 pub mod agentic;
+pub(crate) mod answers;
 pub(crate) mod blocking;
 mod builder;
 pub(crate) mod called;

@@ -37,7 +37,9 @@
 //! | world | tools, services, and stand-ins for them |
 //! | [`drive`] | starts and drives runs: triggers, sessions, channels |
 //! | notify | tells people outside about runs and trouble |
+//! | sign_in | sign-in by OpenID Connect |
 //! | [`runs`] | what a run shows: its tasks, their inputs, and its open questions |
+//! | [`cases`] | test cases of flows |
 //! | [`library`] | a folder of flows with their versions, and runs of flows by name |
 //! | [`posted`] | the flows of tenants in a shared store |
 //! | [`tenants`] | the tenants of a server, their tokens, and the audit log |
@@ -51,11 +53,14 @@
 //! | store_errors | the errors of stores within other errors |
 
 mod cache;
+pub mod cases;
 #[cfg(unix)]
 pub mod control;
 pub mod drive;
 mod facade;
 pub mod files;
+#[cfg(unix)]
+pub mod forms;
 pub mod host;
 pub mod library;
 #[cfg(unix)]
@@ -67,6 +72,8 @@ pub mod posted;
 pub mod runs;
 pub mod schedule;
 pub mod shape;
+#[cfg(unix)]
+pub mod sign_in;
 mod store_errors;
 #[cfg(unix)]
 pub mod tenants;
@@ -79,7 +86,9 @@ pub use drive::jobs;
 pub use drive::{channels, fleet, reload, run_locks, sessions, supervisor, triggers};
 pub use flowcell_contract as contract;
 pub use flowcell_contract::{Catalog, Json, Manifest, NodeType, RunId, similar};
-pub use flowcell_engine::{Inspection, Limits, PackErrorKind, compile, embed, end_runtime, inspect, is_reserved};
+pub use flowcell_engine::{
+    Cost, Inspection, Limits, PackErrorKind, Profile, compile, embed, end_runtime, inspect, is_reserved,
+};
 pub use flowcell_flow::schema::{agentic as agentic_schema, steps as steps_schema};
 pub use flowcell_flow::{
     Diagnostic, Location, Severity, Source, draw, duration, explain, from_defaults, graph, labels, outline, rewrite,
@@ -92,9 +101,9 @@ pub use flowcell_runtime::{
     export::ExportError,
     fact::{BlockReason, Resolution, RunEnd, Write},
     limits::MAX_COUNTED,
-    ports::{Counts, Filter, Group, LabelChange, MaybeStoreError, RunRow, Runs, Swept},
+    ports::{Counts, Filter, Group, LabelChange, MaybeStoreError, RunRow, Runs, Swept, Undeletable},
     rows,
-    shared::{Offer, SharedRuns},
+    shared::{Offer, SharedRuns, StoreProcess},
     sqlite::{
         BackupError, Compacted, FreeRoom, NewCopy, OpenStoreError, Reader, SqliteStore, release_reserve, remove_store,
         stop_process,
@@ -110,13 +119,14 @@ pub use flowcell_services::{
 pub use host::error::{Error, InputError, LoadError, StartError};
 pub use host::eval::{EvalError, Evaluated, MAX_EXPRESSION_BYTES};
 pub use host::loaded::{CheckedFlow, CheckedInput, LoadedFlow, UnknownNode};
-pub use host::retention::{DeleteError, LabelRunError, Removal, Undeletable};
+pub use host::retention::{DeleteError, LabelRunError, Removal};
 pub use host::stores::{open_shared_runs, open_whole_shared_store};
 pub use host::{Host, HostBuilder, agentic};
 pub use library::service::{FlowError, FlowService, StepLine};
 pub use library::versions::{self, FlowVersion, MoveError, NoVersion, RetryError};
-pub use library::{FlowEntry, FlowLibrary, FlowSource, LibraryError, PostedFlow, PushError, StoredFlow};
-pub use operate::{audit, identity, policy, quota::QuotaError, retention, usage, vault};
+pub use library::{FlowEntry, FlowFiles, FlowLibrary, FlowSource, LibraryError, PostedFlow, PushError, StoredFlow};
+pub use operate::{account, audit, identity, policy, quota::QuotaError, retention, usage, vault};
 pub use runs::{agents, facts, inbox, inputs, timeline, tree, waiting};
+pub use world::measure::Probe;
 pub use world::simulate::Simulate;
 pub use world::test_run::{CallFixture, Fixtures, NodeFixture};

@@ -41,7 +41,7 @@ use flowcell_flow::{CheckContext, CheckMode, Source, Start, about};
 use self::files::{Ending, LibraryFiles, LinkError, Size};
 pub use self::{
     error::{LibraryError, PushError},
-    stored::{FlowEntry, FlowSource, PostedFlow, StoredFlow},
+    stored::{FlowEntry, FlowFiles, FlowSource, PostedFlow, StoredFlow},
 };
 use crate::{
     host::{

@@ -3,6 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`identity`] | callers and their scopes |
+//! | [`account`] | people and machines that an issuer has identified |
 //! | [`policy`] | the operator's policy for a tenant |
 //! | [`usage`] | the daily usage of tenants |
 //! | quota | the error of a tenant over quota |
@@ -11,6 +12,7 @@
 //! | [`audit`] | the entries of the audit log |
 //! | documents | typed documents of operators in the store |
 
+pub mod account;
 pub mod audit;
 pub mod documents;
 pub mod identity;

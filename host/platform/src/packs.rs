@@ -12,6 +12,7 @@
 //! | asks | the capabilities of a pack, and the difference between versions |
 //! | source | where a pack comes from: a file, a URL or a registry |
 //! | bring | fetching packs from their sources |
+//! | index | lists of packs that people search |
 //! | install | checks before an installation |
 //! | [`pushed`] | the packs of a shared store |
 //! | loading | the packs that a host loads from a lock |
@@ -24,6 +25,7 @@ mod asks;
 mod bring;
 mod error;
 mod id;
+mod index;
 mod install;
 mod loading;
 mod lock;
@@ -34,12 +36,15 @@ mod store;
 mod trust;
 mod yaml;
 
+pub use flowcell_engine::digest;
+
 pub(crate) use self::loading::{LockedPack, locked_packs};
 pub use self::{
     asks::{Difference, RequestedCapabilities},
     bring::{PackClient, signature_file},
     error::InstallError,
     id::{PackId, PackVersions},
+    index::{CheckedIndex, Index, IndexedPack, IndexedType, MAX_INDEX},
     install::{Arrival, Candidate, Installer},
     lock::{Lock, Locked},
     signature::{PackKey, PublicKey, Signature},

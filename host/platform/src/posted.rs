@@ -104,6 +104,44 @@ impl PostedText {
     }
 }
 
+/// Checks the files beside a flow, and returns them by their paths without `.`. The error is a sentence for people.
+pub(crate) fn normal_files(files: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, String> {
+    if files.len() > MAX_POSTED_FILES {
+        return Err(format!("a flow has at most {MAX_POSTED_FILES} files beside it, not {}", files.len()));
+    }
+    let mut normal = BTreeMap::new();
+    for (path, text) in files {
+        let shown = shown_path(&path);
+        let Some(usable) = normal_path(&path) else {
+            return Err(format!(
+                "the path `{shown}` is not relative, leads out of the folder with `..`, or has more than \
+                 {MAX_POSTED_PATH_BYTES} bytes: use a path such as `prompts/ask.md`"
+            ));
+        };
+        if usable.split('/').any(|part| part.starts_with('.')) {
+            return Err(format!("the path `{shown}` has a part that begins with `.`: use a name that is not hidden"));
+        }
+        if usable.contains(is_unseen) {
+            return Err(format!("the path `{shown}` has characters that cannot be seen: use others"));
+        }
+        if normal.insert(usable, text).is_some() {
+            return Err(format!("two files have the path `{shown}`"));
+        }
+    }
+    Ok(normal)
+}
+
+/// Returns a path as messages show it.
+pub(crate) fn shown_path(path: &str) -> String {
+    path.chars().take(64).flat_map(char::escape_default).collect()
+}
+
+/// Returns whether a character of a path cannot be seen, or turns the direction of text around.
+fn is_unseen(char: char) -> bool {
+    matches!(char, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}')
+        || matches!(char, '\u{feff}' | '\u{e0000}'..='\u{e007f}')
+}
+
 /// Returns a relative path without `.` in it, or `None` if the path could lead out of the flow's folder or is too long.
 pub(crate) fn normal_path(path: &str) -> Option<String> {
     let refused = |part: &str| part.is_empty() || part == ".." || part.chars().any(|char| char.is_control());
@@ -234,6 +272,14 @@ impl PostedFlows {
         let text = Arc::new(text);
         self.cache.remember_text(&self.tenant, key, &text);
         Ok(Some(text))
+    }
+
+    /// Returns the newest version of a flow with its text, as the store has it now. Returns `None` if the flow does not
+    /// exist.
+    pub(crate) fn newest_now(&self, name: &str) -> Result<Option<(PostedVersion, Arc<PostedText>)>, StoreError> {
+        let (head, _) = self.documents().get::<Head>(HEAD, name)?.unwrap_or_default();
+        let Some(version) = head.newest() else { return Ok(None) };
+        Ok(self.text(name, version)?.map(|text| (version.clone(), text)))
     }
 
     /// Adds a version to a flow, and returns it. A text that equals the newest version adds none. `most` is the

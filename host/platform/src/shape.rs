@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 /// Returns a node type as JSON.
 pub fn node_type(node: &NodeType) -> Value {
-    json!({
+    let mut object = json!({
         "type": node.name,
         "version": node.version,
         "title": node.title,
@@ -18,7 +18,11 @@ pub fn node_type(node: &NodeType) -> Value {
         "traits": node.traits,
         "effect": node.effect,
         "capabilities": node.capabilities,
-    })
+    });
+    if !node.about.is_empty() {
+        object["about"] = json!(*node.about);
+    }
+    object
 }
 
 /// Returns a node type with what it may reach, as JSON.

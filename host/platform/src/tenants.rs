@@ -4,18 +4,19 @@
 //! |---|---|
 //! | [`across`] | the runs of all tenants as one list |
 //! | [`token`] | tokens: shown once, stored as hashes |
-//! | token_use | the last use of tokens, and warnings before they expire |
 //! | [`callers`] | the callers of a server: tenants, or any local caller while no tenant exists |
 //! | listed | the tenants whose runs are driven |
-//! | refusals | which rejected tokens the audit log has |
+//! | token_use, refusals | the last use of tokens, and warnings before they expire; the rejected tokens in the audit log |
 //! | [`audit`] | audit logs, a hash chain for each tenant |
 //! | [`login`] | logins of browsers, with one-time codes |
+//! | [`accounts`] | accounts of people whom an issuer has identified, and their sessions |
 //! | [`deletion`] | the removal of a tenant |
 //! | [`retention`] | the removal of old runs by rules |
 //! | [`operation`] | operators' requests from any process |
 //!
 //! All of these data are in the documents of the store, so every process on a shared store has the same data.
 
+pub mod accounts;
 pub mod across;
 pub mod audit;
 pub mod callers;
@@ -44,6 +45,7 @@ use crate::{
         retention::{DeleteError, LabelRunError},
     },
     operate::{
+        account::{AccountRefusal, Granted, Subject},
         audit::{AUDIT, append, key},
         documents::{DocumentError, Documents, read, to_json},
         identity::{AuthError, Caller, Identify, Login, OwnToken, Refusal},
@@ -58,7 +60,7 @@ use listed::ListedTenants;
 use operation::Operation;
 use refusals::Refusals;
 pub use token::NewToken;
-use token::Token;
+use token::{Token, is_valid_name};
 use token_use::TokenUses;
 
 /// The actor in audit entries of operators.
@@ -113,6 +115,9 @@ pub enum TenantError {
     /// The token does not exist.
     #[error("the token `{0}` does not exist; `flowcell token list` lists the tokens")]
     UnknownToken(String),
+    /// The account does not exist.
+    #[error("the account `{0}` does not exist; `flowcell account list` lists the accounts")]
+    UnknownAccount(String),
     /// The name is invalid for a token.
     #[error("`{0}` is not a valid name of a token: use 1 to {MAX_NAME} letters, digits, `-` and `_`")]
     TokenName(String),
@@ -146,6 +151,9 @@ pub enum TenantError {
     /// An error of a job.
     #[error(transparent)]
     Job(#[from] JobError),
+    /// An error of a form.
+    #[error(transparent)]
+    Form(#[from] crate::forms::FormError),
     /// Runs were not deleted.
     #[error(transparent)]
     Delete(#[from] DeleteError),
@@ -172,6 +180,7 @@ impl TenantError {
             TenantError::Name(_) | TenantError::TokenName(_) => "invalid_name",
             TenantError::TokenNameTaken(..) => "token_exists",
             TenantError::UnknownToken(_) => "token_not_found",
+            TenantError::UnknownAccount(_) => "account_not_found",
             TenantError::UnknownScope(..) => "unknown_scope",
             TenantError::ScopeNotAllowed(..) => "scope_not_allowed",
             TenantError::Policy(_) => "invalid_policy",
@@ -181,6 +190,7 @@ impl TenantError {
             TenantError::File(error) => error.code(),
             TenantError::Trigger(error) => error.code(),
             TenantError::Job(error) => error.code(),
+            TenantError::Form(error) => error.code(),
             TenantError::Delete(error) => error.code(),
             TenantError::Label(error) => error.code(),
             TenantError::Store(_) => "store_unavailable",
@@ -211,12 +221,6 @@ pub struct TenantRow {
     /// True if the removal of the tenant has begun.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub being_removed: bool,
-}
-
-/// Returns whether a name consists of 1 to [`MAX_NAME`] letters, digits, `-` and `_`.
-fn is_valid_name(name: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-    (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(fits)
 }
 
 /// The tenants of a store. Clones share the cache of rejected tokens.
@@ -467,6 +471,14 @@ impl Identify for Tenants {
 
     fn log_out(&self, caller: &Caller) -> Result<(), AuthError> {
         login::log_out(self, caller)
+    }
+
+    fn sign_in(&self, granted: &Granted) -> Result<Login, AccountRefusal> {
+        accounts::sign_in(self, granted)
+    }
+
+    fn end_sessions(&self, subject: &Subject) -> Result<(), AccountRefusal> {
+        accounts::end_sessions(self, subject)
     }
 
     fn note(&self, caller: &Caller, action: &str, subject: &str) -> Result<(), AuthError> {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use flowcell_contract::Tenant;
 use flowcell_runtime::{
     limits::{MAX_COUNT_READS, MAX_READ_RUNS},
-    ports::{Erase, Filter, Group, Journal, Removable, Runs, Sweep},
+    ports::{Erase, Filter, Group, Journal, Removable, Removing, Runs, Sweep},
     sqlite::{SqliteStore, stop_process},
 };
 
@@ -95,8 +95,7 @@ fn remove(store: &SqliteStore, tenant: &Tenant, wanted: Removable, expected: u64
         assert!(store.children_of(tenant, run).unwrap().is_empty());
     }
     for batch in runs.chunks(REMOVED_AT_ONCE) {
-        batch.iter().for_each(|run| store.forget(tenant, run));
-        store.settle().unwrap();
+        assert_eq!(store.remove(tenant, batch, Removing::Each).unwrap().kept, []);
     }
 }
 

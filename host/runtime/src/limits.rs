@@ -30,6 +30,8 @@ pub const MAX_LIVE_CHILDREN: u64 = 1_024;
 /// Maximum number of runs in a chain in which each run repeats the one before. A driver looks no further back for the
 /// flow that a task called in an earlier run.
 pub const MAX_REPEATS: u32 = 16;
+/// Maximum number of the runs that repeat one run that are read to see whether one of them has taken over a node.
+pub const MAX_READ_REPEATS: usize = 1_000;
 /// Maximum number of moves of a run to other versions of its flow. While a run is loaded, memory holds a graph for each.
 pub const MAX_MOVES: usize = 8;
 /// Maximum number of commands that wait for a run's driver. Beyond this senders wait.

@@ -55,6 +55,6 @@ pub use state::{StageError, Staged, StateStore};
 pub use status::StoredStatus;
 pub use store_error::{MaybeStoreError, StoreError, StoreErrorKind, StoreErrorReason};
 pub(crate) use sweep::hashes;
-pub use sweep::{Sweep, Swept};
+pub use sweep::{Removed, Removing, Sweep, Swept, Undeletable};
 pub use timers::Timers;
 pub use units::{Again, InVersion, Move, Pin, Record, Unit};

@@ -113,6 +113,8 @@ pub struct FlowRunner {
     identity: Identity,
     pin: Pin,
     begin: Begin,
+    /// The run that this one repeats, if this one is new.
+    repeats: Option<RunId>,
     channels: Vec<Arc<dyn Channel>>,
     wait_for_answers: bool,
     without_events: bool,
@@ -168,8 +170,10 @@ impl FlowRunner {
         if depth > MAX_DEPTH {
             return Err(OpenError::TooDeep);
         }
-        let (again, kept) = repeated.part.unzip();
+        let Repeated { run: repeats, part, labels: earlier } = repeated;
+        let (again, kept) = part.unzip();
         let mut labels = flow.graph.run_labels.clone();
+        labels.extend(earlier);
         add_labels(&mut labels, std::mem::take(&mut options.labels))?;
         let record = Record {
             labels,
@@ -179,7 +183,7 @@ impl FlowRunner {
             parent: options.parent.clone(),
             root: run_id.0.clone(),
             again,
-            repeats: repeated.run,
+            repeats: repeats.clone(),
             answers: std::mem::take(&mut options.answers).into_iter().collect(),
             request: options.request.take(),
             ..flow.record(policy)
@@ -187,7 +191,8 @@ impl FlowRunner {
         let (mut driver, hub) = Driver::new(&world, run_id, flow.graph, record);
         driver.options.kept_outputs = kept.unwrap_or_default();
         driver.begin_with(std::mem::take(&mut options.rows), std::mem::take(&mut options.writes))?;
-        Ok(FlowRunner::with(driver, hub, world, Begin::New(input), options, lease))
+        let runner = FlowRunner::with(driver, hub, world, Begin::New(input), options, lease);
+        Ok(FlowRunner { repeats, ..runner })
     }
 
     /// Prepares to continue a run in the journal. The input and the policy in the options do not apply.
@@ -236,6 +241,7 @@ impl FlowRunner {
             identity,
             pin,
             begin,
+            repeats: None,
             channels: options.channels,
             wait_for_answers: options.wait_for_answers,
             without_events: options.without_events,
@@ -332,11 +338,18 @@ impl FlowRunner {
     }
 
     /// Accepts the run: it is then on stable storage, and the next driver begins it. Fails if another process has
-    /// accepted a run with this id meanwhile.
+    /// accepted a run with this id meanwhile, or if the run that this one repeats was removed.
     pub async fn accept(mut self) -> Result<(), OpenError> {
         let begin = std::mem::replace(&mut self.begin, Begin::Again { by_hand: false });
         in_turns(self.world.computing(), self.driver.accept(begin)).await;
-        if self.driver.is_refused() { Err(OpenError::Driven(self.identity.run_id)) } else { Ok(()) }
+        if !self.driver.is_refused() {
+            return Ok(());
+        }
+        if let Some(repeated) = &self.repeats {
+            // An error if the run was removed.
+            self.world.journal.find(&self.identity.tenant, repeated)?;
+        }
+        Err(OpenError::Driven(self.identity.run_id))
     }
 
     /// Sends a command to a run that no process drives. The command is recorded, and the next driver acts on it.

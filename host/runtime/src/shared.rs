@@ -20,6 +20,18 @@ pub struct Offer {
     pub lease: Lease,
 }
 
+/// A process that uses a shared store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreProcess {
+    /// The name of the process.
+    pub name: String,
+    /// The time that its lease still lasts by the clock of the server, in milliseconds. 0: the lease has ended, and other
+    /// processes may take its runs.
+    pub lease_ms: u64,
+    /// The number of runs that it holds, without those that they have called.
+    pub runs: u64,
+}
+
 /// A store that several processes share.
 pub trait SharedRuns: Runs {
     /// Claims at most `limit` top runs without a driver, the longest waiting first. These are active runs, and parked
@@ -34,6 +46,10 @@ pub trait SharedRuns: Runs {
 
     /// Returns the number of commits of this process.
     fn commits(&self) -> u64;
+
+    /// Returns at most `limit` processes of the store, the latest started first. One whose lease has ended is kept for a
+    /// day.
+    fn processes(&self, limit: usize) -> Result<Vec<StoreProcess>, StoreError>;
 
     /// Waits until all earlier writes are durable or refused.
     fn settle(&self) -> Result<(), StoreError>;

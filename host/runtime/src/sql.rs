@@ -16,7 +16,7 @@
 //! | `connection`, `sql_error`, `values` | statements, rows, and the meaning of errors |
 //! | `copy_and_check` | checks of the whole store, and copies |
 //! | `dialect` | the differences between the servers |
-//! | `epoch` | the detection of a database that was restored from an older copy |
+//! | `epoch`, `witness` | the detection of a database that was restored from an older copy |
 //! | `heartbeat` | the lease of this process |
 //! | `hosts` | the hosts of a URL, and the search for the primary |
 //! | `outage`, `recovery` | the times in which the server cannot be used, and the tests for their end |
@@ -59,6 +59,7 @@ mod outage;
 mod presence;
 mod queue;
 mod recovery;
+mod remove;
 mod replication;
 mod runs;
 mod schema;
@@ -71,6 +72,7 @@ mod state;
 mod sweep;
 mod units;
 mod values;
+mod witness;
 mod work;
 mod worker;
 mod writer;

@@ -13,6 +13,7 @@ mod erase;
 mod labels;
 mod many;
 mod parked;
+mod removal;
 mod search;
 #[allow(dead_code, reason = "the tests of the program ask servers for more")]
 pub(crate) mod servers;
@@ -53,6 +54,9 @@ everywhere! {
     search::a_search_ends_after_its_number_of_reads
     search::long_codes_and_messages_are_cut_for_the_search
     parked::parked_runs_are_counted_by_flow_and_reason
+    removal::runs_that_are_needed_stay
+    removal::a_run_is_removed_or_repeated
+    removal::a_run_is_removed_or_claimed
     labels::labels_of_stored_runs_change_and_a_move_keeps_them
     labels::changes_of_labels_at_the_same_time_all_take_effect
     documents::documents_are_listed_in_the_order_of_their_keys

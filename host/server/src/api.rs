@@ -31,8 +31,8 @@ pub const MAX_ANSWER_BYTES: usize = 4 << 20;
 pub(crate) const MAX_TEXTS_BYTES: u64 = 64 << 20;
 
 /// The headers of the page's request that the API sees.
-const PASSED_ON: [header::HeaderName; 4] =
-    [header::AUTHORIZATION, header::COOKIE, header::FORWARDED, X_FORWARDED_PROTO];
+const PASSED_ON: [header::HeaderName; 5] =
+    [header::AUTHORIZATION, header::COOKIE, header::FORWARDED, header::HOST, X_FORWARDED_PROTO];
 
 /// The API of a server. Cheap to clone.
 #[derive(Clone)]

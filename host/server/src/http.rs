@@ -3,16 +3,17 @@
 //! | module | content |
 //! |---|---|
 //! | connection, seats | limits of connections, handshakes and idle time; the choice of the connection to close |
-//! | proxies, auth_rate_limiter | trusted proxies; the rate limit for unknown tokens |
+//! | proxies, auth_rate_limiter, sign_in_limiter | trusted proxies; the rate limits for unknown tokens and for sign-ins |
 //! | app | the state that requests share |
 //! | permit | the permits that a request holds, and the memory of bodies |
 //! | intake, api_error, page | parsing of requests, the format of errors, and pages of lists |
-//! | health, catalog, packs, flows, authoring, assist, eval, library, files, runs, moment, tasks, agents, inbox, secrets, start, steer, retry, migrate, jobs, events, socket, usage, me, audit | the routes |
+//! | health, catalog, packs, flows, authoring, assist, eval, library, beside, files, runs, moment, tasks, agents, inbox, secrets, start, steer, retry, migrate, jobs, events, socket, usage, me, audit | the routes |
 //! | answers | the first answer to a question, for a person whose answer came later |
-//! | admin | the routes of the operators across tenants |
+//! | admin, processes | the routes of the operators across tenants, and about the server |
 //! | broadcast | the broadcast of a run's events to many subscribers |
 //! | feeds, notices | the changes over all runs of a tenant, and their stream |
-//! | login, cookie | the logins of browsers, and the cookie with their tokens |
+//! | login, sign_in, cookie | the logins of browsers, sign-in by OpenID Connect, and the cookies of both |
+//! | machines | machines with the tokens of issuers |
 //! | triggers, webhooks, tenant_directory | routes of triggers, signed posts to them, and the tenants that have them |
 //! | event_filter | the selection of events in a page |
 //! | facts | the remembered facts of runs |
@@ -29,6 +30,7 @@ pub(crate) mod assist;
 pub(crate) mod audit;
 pub(crate) mod auth_rate_limiter;
 pub(crate) mod authoring;
+pub(crate) mod beside;
 pub(crate) mod broadcast;
 pub(crate) mod catalog;
 pub(crate) mod connection;
@@ -40,6 +42,7 @@ pub(crate) mod facts;
 pub(crate) mod feeds;
 pub(crate) mod files;
 pub(crate) mod flows;
+pub(crate) mod forms;
 pub(crate) mod health;
 pub(crate) mod inbox;
 pub(crate) mod intake;
@@ -48,6 +51,7 @@ pub(crate) mod library;
 pub(crate) mod limits;
 pub(crate) mod links;
 pub(crate) mod login;
+pub(crate) mod machines;
 pub(crate) mod me;
 pub(crate) mod metrics;
 pub(crate) mod migrate;
@@ -56,12 +60,15 @@ pub(crate) mod notices;
 pub(crate) mod packs;
 pub(crate) mod page;
 pub(crate) mod permit;
+pub(crate) mod processes;
 pub(crate) mod proxies;
 pub(crate) mod retry;
 pub(crate) mod runs;
 pub(crate) mod search;
 pub(crate) mod seats;
 pub(crate) mod secrets;
+pub(crate) mod sign_in;
+pub(crate) mod sign_in_limiter;
 pub(crate) mod socket;
 pub(crate) mod start;
 pub(crate) mod steer;

@@ -10,6 +10,7 @@
 //! | [`route`] | the table of routes and the access that each needs |
 //! | guard | the check of `Host` and `Origin` |
 //! | origin | the names by which clients reach the server |
+//! | reading | reads the files of notifications and of the sign-in again |
 //! | [`tls`] | the certificate and the key of the server |
 //! | blocking | work on threads that it may block |
 //! | http | the routes under `/v1` |
@@ -27,6 +28,7 @@ mod http;
 pub mod manual;
 pub mod mcp;
 mod origin;
+mod reading;
 pub mod route;
 pub mod steps_api;
 pub mod tls;
@@ -75,7 +77,8 @@ use flowcell_platform::{
     jobs::worker::JobWorker,
     notify::Notifications,
     posted::cache::LOOK_INTERVAL,
-    reload::{NotificationsRead, ReadNotifications, Reloader},
+    reload::Reloader,
+    sign_in::SignIns,
     supervisor::{AdmissionQueue, AdmissionReceiver, RunObserver, Supervisor},
     triggers::{TriggerTenants, Triggers, ends::EndedRun},
     usage::{FLUSH_INTERVAL, Usage},
@@ -105,6 +108,8 @@ pub struct Settings {
     pub pages: Option<Pages>,
     /// The notifications of this process, whose links answer gates, and whose file a reload reads. `None`: there are none.
     pub notifications: Option<Notifications>,
+    /// The sign-in by OpenID Connect, whose file a reload reads. `None`: there is none.
+    pub sign_ins: Option<SignIns>,
     /// Time between the request to stop and the stop, in which `/readyz` answers 503 and everything else goes on.
     pub drain_delay: Duration,
 }
@@ -169,8 +174,19 @@ impl Server {
     /// Returns an error if other machines can send requests without a token, if the certificate or its key cannot be
     /// used, or if the server cannot listen.
     pub async fn bind(host: Host, settings: Settings) -> Result<Server, ServeError> {
-        let Settings { listen, identity, flows, names, proxies, tls, limits, pages, notifications, drain_delay } =
-            settings;
+        let Settings {
+            listen,
+            identity,
+            flows,
+            names,
+            proxies,
+            tls,
+            limits,
+            pages,
+            notifications,
+            sign_ins,
+            drain_delay,
+        } = settings;
         let host = host.serving(flows.clone());
         check_guarded(listen, &proxies, &*identity)?;
         if identity.asks_for_tokens() {
@@ -196,7 +212,11 @@ impl Server {
         observer.listen_for(&directory.identity.tenants())?;
         let reloader = Reloader::new(host.clone()).with_flows(&directory.flows, triggers.clone());
         let reloader = match notifications.clone().filter(Notifications::has_file) {
-            Some(notifications) => reloader.with_notifications(read_notifications(notifications)),
+            Some(notifications) => reloader.with_notifications(reading::notifications(notifications)),
+            None => reloader,
+        };
+        let reloader = match sign_ins.clone() {
+            Some(sign_ins) => reloader.with_sign_in(reading::sign_in(sign_ins)),
             None => reloader,
         };
         let reloader = Arc::new(match tls.clone() {
@@ -207,7 +227,7 @@ impl Server {
         let app = Arc::new(App::new(
             directory,
             triggers,
-            (reloader, notifications),
+            (reloader, notifications, sign_ins),
             (broadcasts, feeds),
             &limits,
             address.port(),
@@ -297,14 +317,6 @@ impl Server {
         app.host.stop_telemetry().await;
         driven.and(app.host.usage().flush()).and(app.identity.flush())
     }
-}
-
-/// Returns what reads the file of notifications again.
-fn read_notifications(notifications: Notifications) -> ReadNotifications {
-    Arc::new(move || {
-        let notifications = notifications.clone();
-        async move { Ok(NotificationsRead { targets: notifications.reload().await? }) }.boxed()
-    })
 }
 
 /// Returns the worker of the jobs in the server's store.

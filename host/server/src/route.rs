@@ -1,7 +1,13 @@
 //! The table of all routes with the access that each needs. The server and its OpenAPI document are both built from it.
 //! A scope is a permission of a token, such as `run:read`.
 
-use std::{future::Future, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    net::IpAddr,
+    pin::Pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use axum::{
     Router,
@@ -31,15 +37,15 @@ use crate::{
         app::{App, finish_detached},
         assist, audit,
         auth_rate_limiter::ClientAddr,
-        authoring, catalog, eval, events, files, flows, health,
+        authoring, beside, catalog, eval, events, files, flows, forms, health,
         identity::{Caller, Scope},
-        inbox, jobs, library, links, login, me,
+        inbox, jobs, library, links, login, machines, me,
         metrics::{self, RequestTenant},
         migrate, moment, notices, packs,
         permit::RequestPermit,
-        retry, runs,
+        processes, retry, runs,
         seats::counted_address,
-        secrets, socket, start, steer, tasks, tokens, triggers, usage, webhooks,
+        secrets, sign_in, socket, start, steer, tasks, tokens, triggers, usage, webhooks,
     },
     mcp, steps_api,
 };
@@ -83,8 +89,14 @@ fn table() -> Vec<Row> {
         (Known, routes!(me::me)),
         (Open, routes!(login::log_in)),
         (Open, routes!(login::log_out)),
+        (Known, routes!(login::create_code)),
+        (Open, routes!(sign_in::issuers)),
+        (Open, routes!(sign_in::begin)),
+        (Open, routes!(sign_in::finish)),
         (Open, routes!(links::show_linked_question)),
         (Open, routes!(links::answer_by_link)),
+        (Open, routes!(forms::show_linked_form)),
+        (Open, routes!(forms::start_by_link)),
         (Needs(Scope::MetricsRead), routes!(metrics::metrics)),
         (Needs(Scope::FlowRead), routes!(flows::validate)),
         (Needs(Scope::FlowRead), routes!(assist::assist)),
@@ -93,11 +105,14 @@ fn table() -> Vec<Row> {
         (Needs(Scope::FlowRead), routes!(authoring::graph)),
         (Needs(Scope::FlowRead), routes!(authoring::inspect_route)),
         (Needs(Scope::RunCreate), routes!(authoring::test_route)),
+        (Needs(Scope::RunCreate), routes!(beside::run_cases)),
         (Needs(Scope::FlowRead), routes!(packs::list)),
         (Needs(Scope::FlowRead), routes!(library::list)),
         (Needs(Scope::FlowWrite), routes!(library::create)),
         (Needs(Scope::FlowRead), routes!(library::show)),
         (Needs(Scope::FlowWrite), routes!(library::delete)),
+        (Needs(Scope::FlowRead), routes!(beside::show_files)),
+        (Needs(Scope::FlowWrite), routes!(beside::change_files)),
         (Needs(Scope::FlowRead), routes!(library::versions)),
         (Needs(Scope::FlowRead), routes!(library::version)),
         (Needs(Scope::FlowRead), routes!(files::list)),
@@ -117,6 +132,9 @@ fn table() -> Vec<Row> {
         (Needs(Scope::FlowWrite), routes!(triggers::disable)),
         (Needs(Scope::RunCreate), routes!(triggers::fire)),
         (Signed, routes!(webhooks::receive)),
+        (Needs(Scope::RunCreate), routes!(forms::create)),
+        (Needs(Scope::RunCreate), routes!(forms::list)),
+        (Needs(Scope::RunCreate), routes!(forms::revoke)),
         (Needs(Scope::FlowRead), routes!(catalog::list)),
         (Needs(Scope::FlowRead), routes!(catalog::show)),
         (Needs(Scope::FlowRead), routes!(catalog::flows)),
@@ -165,6 +183,7 @@ fn table() -> Vec<Row> {
         (Needs(Scope::Admin), routes!(tokens::revoke)),
         (Needs(Scope::AdminRead), routes!(admin::tenants)),
         (Needs(Scope::AdminRead), routes!(admin::runs)),
+        (Needs(Scope::AdminRead), routes!(processes::show)),
         (Needs(Scope::AdminWrite), routes!(admin::enable)),
         (Needs(Scope::AdminWrite), routes!(admin::disable)),
         (Needs(Scope::AdminWrite), routes!(admin::cancel)),
@@ -366,8 +385,14 @@ async fn authorize(
     from: Option<IpAddr>,
     scope: Option<Scope>,
 ) -> Result<(Caller, Permit), ApiError> {
-    let caller =
-        app.failures.limited(from, "token", std::future::ready(()).map(|()| app.identity.identify(token))).await?;
+    let session = machine_session(app, token, from).await?;
+    let shown = session.as_deref().or(token);
+    let found =
+        app.failures.limited(from, "token", std::future::ready(()).map(|()| app.identity.identify(shown))).await;
+    if let (Some(_), Some(token), Err(_)) = (&session, token, &found) {
+        app.machines.forget(token);
+    }
+    let caller = found?;
     // A tenant has no scope of the operators, whatever its identity provider says.
     if let Some(scope) = scope
         && (!caller.scopes.has(scope) || scope.is_for_operators() && !app.acts_for_operators(&caller))
@@ -377,6 +402,29 @@ async fn authorize(
     let place = app.requests.try_take(&caller.tenant, 1);
     let full = || ApiError::busy("too_many_requests", "the tenant has too many open requests; try again later");
     Ok((caller, place.ok_or_else(full)?))
+}
+
+/// Returns the token of the session of a machine whose token is of an issuer, or `None` for any other caller. A wrong token
+/// counts as an unknown one of its address.
+async fn machine_session(app: &App, token: Option<&str>, from: Option<IpAddr>) -> Result<Option<String>, ApiError> {
+    let Some((token, sign_ins)) = token.filter(|token| machines::is_issued(token)).zip(app.sign_ins.as_ref()) else {
+        return Ok(None);
+    };
+    if !app.identity.asks_for_tokens() {
+        return Ok(None);
+    }
+    let now = Instant::now();
+    let _turn = match from {
+        Some(from) => app.failures.wait_for_turn(from, now).await,
+        None => None,
+    };
+    let session = app.machines.session(sign_ins, token, app.host.now()).await;
+    if let (Err(error), Some(from)) = (&session, from)
+        && error.status() == StatusCode::FORBIDDEN
+    {
+        app.failures.count_unknown_token(from, now);
+    }
+    session
 }
 
 /// Middleware that lets a large page hold a permit for its bytes until it is sent. Client addresses share the permits,

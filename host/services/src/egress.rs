@@ -157,6 +157,11 @@ impl Egress {
         Egress { allow_private: self.allow_private.iter().chain(ranges).copied().collect(), ..self }
     }
 
+    /// Returns the same guard with these certificates in PEM as additional trust roots. The error is part of a sentence.
+    pub fn with_roots(self, pem: &[u8]) -> Result<Egress, String> {
+        Ok(Egress { tls: connect::tls_connector_with(pem)?, ..self })
+    }
+
     /// Checks a URL against the grants, without I/O. [`Egress::connect`] later checks the addresses of its host.
     pub fn admit(&self, url: &str, grants: &OriginGrants) -> Result<Destination, Failure> {
         if url.len() > MAX_URL {

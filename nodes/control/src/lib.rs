@@ -8,6 +8,7 @@ mod if_;
 mod loop_;
 mod merge;
 mod noop;
+mod respond;
 mod scope;
 mod subflow;
 mod switch;
@@ -24,6 +25,7 @@ flowcell_sdk::pack! {
     "control.loop" => loop_::run,
     "control.merge" => merge::run,
     "control.noop" => noop::run,
+    "control.respond" => respond::run,
     "control.scope" => scope::run,
     "control.subflow" => subflow::run,
     "control.switch" => switch::run,

@@ -114,7 +114,9 @@ fn scheme(context: &Context<'_>, located: &Located<'_>, webhook: Option<&Value>)
 
 /// Returns true if a webhook of this scheme may have a key.
 fn has_key(scheme: &Scheme<'_>, key: &str) -> bool {
-    ["secret", "scheme"].contains(&key) || scheme.required.contains(&key) || scheme.optional.contains(&key)
+    ["secret", "scheme", "respond", "respondTimeoutMs"].contains(&key)
+        || scheme.required.contains(&key)
+        || scheme.optional.contains(&key)
 }
 
 /// Returns true if the node's type has a use for a key of nodes.

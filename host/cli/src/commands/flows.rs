@@ -14,7 +14,7 @@ use flowcell::{FlowEntry, FlowError, FlowLibrary, FlowService, Json, LibraryErro
 
 use super::run;
 use crate::{
-    arguments::chosen_run_id,
+    arguments::{at_least_one, chosen_run_id},
     cli_error::{CliError, Exit},
     options::{BesideArgs, PackArgs, StoreLocation, TenantArgs, channels::ChannelArgs},
     output::{JsonLines, put_exactly, put_json, put_line},
@@ -137,7 +137,7 @@ pub(crate) struct LogArgs {
     /// The name of the flow
     name: String,
     /// The maximum number of lines
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(long, value_name = "N", value_parser = at_least_one, default_value_t = 20)]
     limit: usize,
     #[command(flatten)]
     folder: Folder,

@@ -87,6 +87,13 @@ const EXAMPLES: &[Example] = &[
     Example::new("subflow", "graph", &["subflow.yaml", "hello.yaml"], "", "runs another flow as a node"),
     Example::new("triggered", "graph", &["triggered.yaml"], "", "starts by a schedule, a post and another run"),
     Example::new(
+        "respond",
+        "graph",
+        &["respond.yaml", "respond.test.yaml"],
+        "",
+        "answers the post that has started it",
+    ),
+    Example::new(
         "files",
         "graph",
         &["files.yaml", "data/notes.json", "data/notes/today.txt", "data/notes/tomorrow.txt"],

@@ -8,6 +8,13 @@
 //! | `test` | runs the cases of a project |
 //! | `alone` | the flow of one node |
 //! | `run` | runs one node alone |
+//! | `subject` | a node type with the values that a command tries it with |
+//! | `bench` | measures a node type |
+//! | `profile` | shows where a node type computes |
+//! | `fuzz` | looks for mistakes of a node type with generated inputs |
+//! | `docs` | describes a node type in Markdown |
+//! | `index` | lists packs in an index |
+//! | `search` | looks for packs in an index |
 //! | `inspect` | describes a pack |
 //! | `install` | installs packs |
 //! | `publish` | transfers packs to and from registries |
@@ -15,15 +22,22 @@
 //! | `sign` | signs packs |
 
 mod alone;
+mod bench;
 mod build;
+mod docs;
+mod fuzz;
+mod index;
 mod inspect;
 mod install;
+mod profile;
 mod project;
 mod publish;
 mod registry;
 mod run;
 mod scaffold;
+mod search;
 mod sign;
+mod subject;
 mod test;
 
 use std::path::Path;
@@ -52,12 +66,24 @@ enum NodeCommand {
     Test(Box<test::NodeTestArgs>),
     /// Run one node outside of a flow and print its output
     Run(Box<run::NodeRunArgs>),
+    /// Measure the calls of a node type: time, memory and size, compared with `control.noop`
+    Bench(Box<bench::BenchArgs>),
+    /// Show in which functions a node type computes
+    Profile(Box<profile::ProfileArgs>),
+    /// Run a node type with generated inputs, and look for traps, timeouts and outputs that do not fit its schema
+    Fuzz(Box<fuzz::FuzzArgs>),
+    /// Describe a node type in Markdown, for people and for pages
+    Docs(docs::DocsArgs),
     /// Show the node types of a pack and the capabilities that they need, without running it
     Inspect(inspect::InspectArgs),
     /// Install a pack: check it, print its capabilities, and pin it in flowcell.lock, without running it
     Install(install::InstallArgs),
     /// Remove a pack from flowcell.lock
     Uninstall(install::UninstallArgs),
+    /// List packs in an index that people search
+    Index(index::IndexArgs),
+    /// Look for packs in an index, and show what each may reach
+    Search(search::SearchArgs),
     /// Publish a pack to a registry
     Push(publish::PushArgs),
     /// Download a pack from a registry
@@ -74,9 +100,15 @@ pub(super) fn execute(args: NodeArgs, terminal: Terminal) -> Result<Exit, CliErr
         NodeCommand::Build(args) => build::execute(&args, terminal),
         NodeCommand::Test(args) => test::execute(&args, terminal),
         NodeCommand::Run(args) => run::execute(*args, terminal),
+        NodeCommand::Bench(args) => bench::execute(&args),
+        NodeCommand::Profile(args) => profile::execute(&args, terminal),
+        NodeCommand::Fuzz(args) => fuzz::execute(&args),
+        NodeCommand::Docs(args) => docs::execute(&args),
         NodeCommand::Inspect(args) => inspect::execute(&args),
         NodeCommand::Install(args) => install::install(&args, terminal),
         NodeCommand::Uninstall(args) => install::uninstall(&args, terminal),
+        NodeCommand::Index(args) => index::execute(&args),
+        NodeCommand::Search(args) => search::execute(&args),
         NodeCommand::Push(args) => publish::push(&args),
         NodeCommand::Pull(args) => publish::pull(&args),
         NodeCommand::Keygen(args) => sign::keygen(&args),

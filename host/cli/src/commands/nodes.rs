@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use clap::Args;
 use flowcell::{
     Catalog, NodeType,
-    contract::{Lookup, TypeRef},
+    contract::{About, Lookup, TypeRef},
     shape, similar,
 };
 use serde_json::Value;
@@ -79,13 +79,15 @@ fn similar_types<'a>(catalog: &'a Catalog, wanted: &str) -> Vec<&'a str> {
 fn list(nodes: &[NodeType]) -> String {
     let width = nodes.iter().map(|node| node.full_name().len()).max().unwrap_or(0);
     nodes.iter().fold(String::new(), |mut text, node| {
-        let _ = writeln!(text, "{:width$}  {}", inert(&node.full_name()), inert(&node.title));
+        let mark = if node.about.deprecated.is_some() { " (deprecated)" } else { "" };
+        let _ = writeln!(text, "{:width$}  {}{mark}", inert(&node.full_name()), inert(&node.title));
         text
     })
 }
 
 fn describe(node: &NodeType) -> String {
     let mut text = format!("{}  {}\n", inert(&node.full_name()), inert(&node.title));
+    text.push_str(&about(&node.about));
     // Writing to a string does not fail.
     let _ = writeln!(text, "\n{}", inert(node.description.trim()));
     write_fields(&mut text, "input", &node.input);
@@ -121,6 +123,25 @@ fn describe(node: &NodeType) -> String {
     text
 }
 
+/// Describes what a manifest tells people, one line for each member. Empty if it tells nothing.
+pub(super) fn about(about: &About) -> String {
+    let words = |words: &[String]| Some(words.join(", ")).filter(|words| !words.is_empty());
+    let lines = [
+        ("deprecated", about.deprecated.clone()),
+        ("docs", about.docs.clone()),
+        ("homepage", about.homepage.clone()),
+        ("repository", about.repository.clone()),
+        ("categories", words(&about.categories)),
+        ("keywords", words(&about.keywords)),
+    ];
+    let lines = lines.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    lines.fold(String::new(), |mut text, (name, value)| {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{name:<11} {}", inert(&value));
+        text
+    })
+}
+
 /// Writes a title, and one line for every property of an object's schema. Writes nothing for a schema without
 /// properties.
 fn write_fields(text: &mut String, title: &str, schema: &Value) {
@@ -140,7 +161,7 @@ fn write_fields(text: &mut String, title: &str, schema: &Value) {
 }
 
 /// Returns the type of a property and its default, such as `: integer = 8`. Empty for a property of any type.
-fn kind(property: &Value) -> String {
+pub(super) fn kind(property: &Value) -> String {
     let marked = property.get("x-flowcell").and_then(|mark| mark.get("as"));
     let marked = marked.filter(|mark| matches!(mark.as_str(), Some("condition" | "template")));
     let kind = match (property.get("enum"), marked.or_else(|| property.get("type"))) {

@@ -1,5 +1,5 @@
-//! `flowcell reload` and SIGHUP: let a process read packs, flows, triggers, its certificate and its file of
-//! notifications again.
+//! `flowcell reload` and SIGHUP: let a process read packs, flows, triggers, its certificate and its files of
+//! notifications and of the sign-in again.
 
 use std::{
     fmt::Write as _,
@@ -11,7 +11,7 @@ use clap::Args;
 use flowcell::{
     RunId,
     control::OwnerRequest,
-    reload::{CertificateRead, NotificationsRead, Reloaded, Reloader},
+    reload::{CertificateRead, NotificationsRead, Reloaded, Reloader, SignInRead},
     shape::time,
 };
 use rustix::process::{self, getpid, kill_process};
@@ -126,6 +126,9 @@ fn describe(reloaded: &Reloaded) -> String {
     }
     if let Some(NotificationsRead { targets }) = reloaded.notifications {
         line(&mut text, "notifications", &counted(targets, "target"));
+    }
+    if let Some(SignInRead { issuers }) = reloaded.sign_in {
+        line(&mut text, "sign-in", &counted(issuers, "issuer"));
     }
     text
 }

@@ -28,6 +28,7 @@ use crate::{
         retention::RetentionArgs,
         room::RoomArgs,
         server::ServerArgs,
+        sign_in::SignInArgs,
         tls::{TlsArgs, warn_of_plain_network},
         watch::WatchArgs,
     },
@@ -82,6 +83,8 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     notify: NotifyArgs,
     #[command(flatten)]
+    sign_in: SignInArgs,
+    #[command(flatten)]
     retention: RetentionArgs,
     #[command(flatten)]
     room: RoomArgs,
@@ -108,6 +111,7 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, CliE
     let tls = args.tls.files()?;
     let has_tls = tls.is_some();
     let notify = args.notify.file()?;
+    let sign_in = args.sign_in.file()?;
     raise_descriptors();
     let host = args.packs.watched_host(&args.store, &args.server, &args.watch, true)?;
     args.room.watch(&host);
@@ -120,6 +124,7 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, CliE
     let exit = runtime.block_on(async {
         let identity = Arc::new(Callers::of(&host).map_err(|error| unreadable(&error))?);
         let notifier = args.notify.open(notify, &host, identity.clone()).await?;
+        let sign_ins = args.sign_in.open(sign_in, &host, identity.clone()).await?;
         let settings = Settings {
             listen: args.listen,
             identity,
@@ -130,6 +135,7 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, CliE
             limits: args.limits(),
             pages: Some(flowcell_console::router),
             notifications: args.notify.control(notifier.as_ref()),
+            sign_ins,
             drain_delay: args.drain_delay.unwrap_or_default(),
         };
         let mut signals =
@@ -174,7 +180,7 @@ impl ServeArgs {
 
 /// Parses the value of `--drain-delay`.
 fn drain_delay(text: &str) -> Result<Duration, String> {
-    let delay = duration::parse(text)?;
+    let delay = duration::parse(text).map_err(|why| format!("{why}; without a delay, leave `--drain-delay` out"))?;
     if delay > MAX_DRAIN_DELAY { Err("the longest delay is 10m".to_owned()) } else { Ok(delay) }
 }
 

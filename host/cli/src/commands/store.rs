@@ -10,7 +10,7 @@ use flowcell::{
     BackupError, NewCopy, SqliteStore,
     contract::host_files::is_store_file,
     open_whole_shared_store,
-    rows::copy_and_check::{Amount, CopyableStore, back_up, check, copy},
+    rows::copy_and_check::{Amount, CopyError, CopyableStore, back_up, check, copy},
     stop_process, vault,
 };
 use serde::Serialize;
@@ -41,8 +41,10 @@ pub(crate) enum StoreCommand {
 #[derive(Args)]
 pub(crate) struct CopyArgs {
     /// The store to copy
+    #[arg(value_parser = named_store)]
     from: String,
     /// The empty destination store
+    #[arg(value_parser = named_store)]
     to: String,
 }
 
@@ -64,7 +66,7 @@ pub(super) fn execute(command: &StoreCommand, terminal: Terminal) -> Result<Exit
             say("the tables of the store are up to date");
         }
         StoreCommand::Check(store) => {
-            let checked = check(&*open(store.place()?)?).map_err(|error| failed(&error))?;
+            let checked = check(&*open_existing(store.place()?)?).map_err(|error| failed(&error))?;
             put_json(&checked)?;
             if !checked.damage.is_empty() {
                 return Err(CliError::internal("the store is damaged"));
@@ -75,6 +77,7 @@ pub(super) fn execute(command: &StoreCommand, terminal: Terminal) -> Result<Exit
                 return Err(CliError::wrong("only a store in a folder is compacted")
                     .hint("a database server reuses and reclaims the space of its tables by itself"));
             };
+            store.place()?.require_store()?;
             let store = SqliteStore::open(folder, stop_process).map_err(flowcell::Error::Store)?;
             let compacted = store.compact().map_err(|error| {
                 failed(&error).hint("a compaction needs free room of up to twice the data; nothing has changed")
@@ -82,8 +85,9 @@ pub(super) fn execute(command: &StoreCommand, terminal: Terminal) -> Result<Exit
             put_json(&compacted)?;
         }
         StoreCommand::Copy(args) => {
-            let (from, to) = (open(StoreLocation::named(&args.from))?, open(StoreLocation::named(&args.to))?);
-            put_json(&copy(&*from, &*to).map_err(|error| failed(&error))?)?;
+            let from = open_existing(StoreLocation::named(&args.from))?;
+            let to = open(StoreLocation::named(&args.to))?;
+            put_json(&copy(&*from, &*to).map_err(copy_failed)?)?;
         }
         StoreCommand::Backup(BackupArgs { to, store }) => {
             let backed_up = match store.place()? {
@@ -221,6 +225,33 @@ fn open(place: StoreLocation<'_>) -> Result<Box<dyn CopyableStore>, CliError> {
         StoreLocation::Server(url) => open_whole_shared_store(url)?,
         StoreLocation::Memory => return Err(in_memory()),
     })
+}
+
+/// Opens a store. Fails if the folder has none.
+fn open_existing(place: StoreLocation<'_>) -> Result<Box<dyn CopyableStore>, CliError> {
+    place.require_store()?;
+    open(place)
+}
+
+/// Parses the name of a store: a folder, or the URL of a database server.
+fn named_store(text: &str) -> Result<String, String> {
+    match StoreLocation::named(text) {
+        StoreLocation::Folder(_) if text.contains("://") => {
+            Err("this is not the URL of a store: use `mysql://…`, `mariadb://…` or `postgres://…`, or name a folder"
+                .into())
+        }
+        _ => Ok(text.to_owned()),
+    }
+}
+
+fn copy_failed(error: CopyError) -> CliError {
+    match error {
+        CopyError::InUse(_) => CliError::wrong(error.to_string()),
+        CopyError::NotEmpty => {
+            CliError::wrong(error.to_string()).hint("copy into a new folder, or into an empty database")
+        }
+        CopyError::Store(error) => failed(&error),
+    }
 }
 
 fn failed(error: &dyn std::fmt::Display) -> CliError {

@@ -17,6 +17,7 @@ use flowcell::{
 };
 
 use crate::{
+    arguments::at_least_one,
     cli_error::{CliError, Exit},
     duration,
     options::{KeyArgs, PackArgs, StoreArgs},
@@ -205,7 +206,7 @@ pub(crate) struct ListAudit {
     #[arg(long, value_name = "SEQ", default_value_t = 0)]
     after: u64,
     /// The maximum number of entries
-    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(long, value_name = "N", value_parser = at_least_one, default_value_t = 100)]
     limit: usize,
     #[command(flatten)]
     store: StoreArgs,

@@ -75,6 +75,9 @@ pub(crate) struct NewTrigger {
     /// The scheme of the sender of `--webhook`, such as github, stripe or slack [default: standard]
     #[arg(long, value_name = "SCHEME", requires = "webhook")]
     scheme: Option<String>,
+    /// The answer to a post: run (the id of the run), node (the first `control.respond`) or outputs [default: run]
+    #[arg(long, value_name = "ANSWER", requires = "webhook")]
+    respond: Option<String>,
     /// Start after each run of this flow
     #[arg(long, value_name = "FLOW")]
     after: Option<String>,
@@ -104,6 +107,9 @@ impl NewTrigger {
         }
         if let Some(scheme) = &self.scheme {
             trigger["webhook"]["scheme"] = scheme.clone().into();
+        }
+        if let Some(respond) = &self.respond {
+            trigger["webhook"]["respond"] = respond.clone().into();
         }
         if let Some(flow) = &self.after {
             trigger["event"] = json!({ "flow": flow });

@@ -6,7 +6,7 @@ use clap::Args;
 use flowcell::{Filter, RunId, jobs::JobFilter};
 
 use crate::{
-    arguments::{label, run_id},
+    arguments::{run_id, searched_label},
     cli_error::CliError,
     clock::now_ms,
     duration,
@@ -40,7 +40,7 @@ pub(crate) struct FilterArgs {
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
     /// Select only runs with this label; may be repeated
-    #[arg(short, long = "label", value_name = "NAME=VALUE", value_parser = label)]
+    #[arg(short, long = "label", value_name = "NAME=VALUE", value_parser = searched_label)]
     labels: Vec<(String, String)>,
     /// Select only runs that this trigger started
     #[arg(long, value_name = "ID")]
@@ -60,9 +60,11 @@ pub(crate) struct FilterArgs {
 }
 
 impl FilterArgs {
-    /// Returns the filter of the store, for at most `limit` runs.
-    pub(crate) fn filter(&self, limit: usize) -> Filter {
-        Filter { labels: self.labels.clone(), ..self.without_labels().filter(None, limit) }
+    /// Returns the filter of the store, for at most `limit` runs. Fails if no run can match it.
+    pub(crate) fn filter(&self, limit: usize) -> Result<Filter, CliError> {
+        let filter = Filter { labels: self.labels.clone(), ..self.without_labels().filter(None, limit) };
+        filter.check().map_err(CliError::wrong)?;
+        Ok(filter)
     }
 
     /// Returns the filter of a job. Fails if a label is given twice.

@@ -25,9 +25,11 @@ impl RoomArgs {
     }
 }
 
-/// Frees the reserve of a store on a full disk, so that runs can be removed.
+/// Frees the reserve of a store on a full disk, so that runs can be removed. Fails if the folder has no store.
 pub(crate) fn release(store: &StoreArgs, terminal: Terminal) -> Result<(), CliError> {
-    if let StoreLocation::Folder(folder) = store.place()? {
+    let place = store.place()?;
+    place.require_store()?;
+    if let StoreLocation::Folder(folder) = place {
         release_in(folder, terminal);
     }
     Ok(())

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
-use flowcell::{HostBuilder, Reader, Runs, open_shared_runs};
+use flowcell::{HostBuilder, OpenStoreError, Reader, Runs, open_shared_runs};
 
 use crate::{arguments::shell_word, cli_error::CliError};
 
@@ -37,6 +37,18 @@ impl<'a> StoreLocation<'a> {
             StoreLocation::Folder(folder) => builder.state_dir(folder),
             StoreLocation::Server(url) => builder.server(url),
             StoreLocation::Memory => builder,
+        }
+    }
+
+    /// Fails if the place is a folder without a store. Otherwise a command would create an empty one there.
+    pub(crate) fn require_store(self) -> Result<(), CliError> {
+        match self {
+            StoreLocation::Folder(folder) => match Reader::open(folder) {
+                Err(error @ OpenStoreError::Missing(_)) => Err(flowcell::Error::Store(error).into()),
+                // Another error is that of the command itself.
+                _ => Ok(()),
+            },
+            StoreLocation::Memory | StoreLocation::Server(_) => Ok(()),
         }
     }
 

@@ -8,6 +8,7 @@ use std::{
 
 use flowcell::{
     Channel, Event, Host, Hub, Json, OpenError, QuestionRef, RunCommand, RunId, StartError,
+    cases::format::{node_of, node_part},
     contract::{Choice, Question, Trait},
     graph::{Graph, Node, NodeIx},
     similar, waiting,
@@ -407,19 +408,6 @@ pub(crate) fn read_question(json: &Json) -> Question {
     }
 }
 
-/// Returns the part of an address that names a node, or a call of a node, of the flow in which the address begins:
-/// `approve` in `process[3].approve`, `review` in `review/approve`, `bot#3` in `each[0].bot#3`.
-fn node_part(address: &str) -> &str {
-    let here = address.split('/').next().unwrap_or(address);
-    here.rsplit('.').next().unwrap_or(here)
-}
-
-/// Returns the id of the node that an address names in the flow in which it begins: `bot` in `each[0].bot#3`.
-pub(crate) fn node_of(address: &str) -> &str {
-    let here = node_part(address);
-    here.split('#').next().unwrap_or(here)
-}
-
 /// Returns the ids of the nodes that are gates. A node is a gate if an example in the manifest of its node type pauses
 /// for an answer.
 fn gate_ids(graph: &Graph) -> Vec<&str> {
@@ -436,21 +424,6 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
     use super::*;
-
-    #[test]
-    fn the_node_of_an_address_is_found() {
-        let cases = [
-            ("approve", "approve"),
-            ("process[3].approve", "approve"),
-            ("a[0].b[1].c", "c"),
-            ("review/approve", "review"),
-            ("bot#3", "bot"),
-            ("each[0].bot#3", "bot"),
-        ];
-        for (address, node) in cases {
-            assert_eq!(node_of(address), node);
-        }
-    }
 
     #[test]
     fn an_answer_may_contain_the_digest_of_its_question() {

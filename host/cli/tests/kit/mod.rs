@@ -77,6 +77,7 @@ pub(crate) fn flowcell(folder: &Path) -> Command {
         "FLOWCELL_STATE",
         "FLOWCELL_MCP",
         "FLOWCELL_NOTIFY",
+        "FLOWCELL_SIGN_IN",
         "FLOWCELL_ALLOW_PRIVATE",
         "FLOWCELL_SECRETS",
         "FLOWCELL_SERVICES",

@@ -3,7 +3,8 @@
 
 mod access;
 mod agents;
-mod browser;
+mod beside;
+pub(super) mod browser;
 mod bulk;
 mod editor;
 mod kept;

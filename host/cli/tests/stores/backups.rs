@@ -186,6 +186,40 @@ fn filled_folder() -> tempfile::TempDir {
     folder
 }
 
+/// A command about a store that exists creates none, also in a folder whose name is that of a server by mistake.
+#[test]
+fn a_wrong_name_of_a_store_creates_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for words in [
+        &["store", "check", "--state", "nowhere"][..],
+        &["store", "compact", "--state", "nowhere"],
+        &["store", "copy", "nowhere", "copied"],
+        &["runs", "gc", "--keep", "1", "--state", "nowhere"],
+        &["runs", "delete", "r", "--state", "nowhere"],
+    ] {
+        let refused = output_of(folder, words);
+        assert_eq!(refused.status.code(), Some(2), "{words:?}: {}", stderr(&refused));
+        assert!(stderr(&refused).contains("nowhere has no store"), "{words:?}: {}", stderr(&refused));
+    }
+    let refused = output_of(folder, &["store", "copy", "nowhere", "http://127.0.0.1/store"]);
+    assert!(stderr(&refused).contains("this is not the URL of a store"), "{}", stderr(&refused));
+    assert_eq!(fs::read_dir(folder).unwrap().count(), 0);
+}
+
+/// A store is copied into an empty one only: one with documents, such as tenants, is not empty.
+#[test]
+fn a_store_is_not_copied_over_another_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    run_ok(folder, &["tenant", "create", "a", "--state", "one"]);
+    run_ok(folder, &["tenant", "create", "a", "--state", "two"]);
+    let refused = output_of(folder, &["store", "copy", "one", "two"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("the destination store is not empty"), "{}", stderr(&refused));
+    run_ok(folder, &["store", "copy", "one", "three"]);
+}
+
 #[test]
 fn a_backup_that_fails_leaves_nothing() {
     let folder = filled_folder();

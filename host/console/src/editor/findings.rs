@@ -23,7 +23,7 @@ pub(super) fn section(shown: Markup) -> Markup {
 
 /// Checks the text.
 pub(super) async fn check(editor: &Editor) -> Result<Outcome, Failure> {
-    let draft = json!({ "text": editor.written.text, "name": editor.written.file(), "want": ["fixes"] });
+    let draft = json!({ "text": editor.written.text, "name": editor.written.file(), "files": editor.beside.for_checks(), "want": ["fixes"] });
     match editor.visit.post("/v1/assist", &draft).await {
         Ok(checked) => Ok(with_findings(StatusCode::OK, html! {}, list(&checked.body, "diagnostics"))),
         Err(refusal) => unless_forbidden(editor, refusal, "The text was not checked."),
@@ -78,7 +78,8 @@ pub(super) async fn test(editor: &Editor, simulate: Option<&str>) -> Result<Outc
             return Ok(Outcome::new(StatusCode::UNPROCESSABLE_ENTITY, shown));
         }
     };
-    let mut body = json!({ "flow": editor.written.named_text(), "input": input });
+    let files = editor.beside.for_checks();
+    let mut body = json!({ "flow": editor.written.named_text(), "files": files, "input": input });
     if let Some(simulate) = simulate {
         body["simulate"] = json!([simulate]);
     }

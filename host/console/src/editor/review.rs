@@ -10,7 +10,7 @@ use axum::{
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
-use super::{Editor, Outcome, findings::unless_forbidden, written::Written};
+use super::{Editor, Outcome, beside::Beside, findings::unless_forbidden, written::Written};
 use crate::{
     diff::diff,
     flows::page_path,
@@ -30,8 +30,8 @@ const NOTHING: &str = "Nothing was stored. Your text is below.";
 
 /// Shows what storing the text would change, with the button that stores it.
 pub(super) async fn show(editor: &mut Editor) -> Result<Outcome, Failure> {
-    let about = json!({ "flow": editor.written.named_text() });
-    let about = match editor.visit.post("/v1/inspect", &about).await {
+    let own = json!({ "flow": editor.written.named_text(), "files": editor.beside.for_checks() });
+    let about = match editor.visit.post("/v1/inspect", &own).await {
         Ok(about) => about.body,
         Err(refusal) => return unless_forbidden(editor, refusal, NOTHING),
     };
@@ -49,11 +49,21 @@ pub(super) async fn show(editor: &mut Editor) -> Result<Outcome, Failure> {
         Some(stored) => Some(Written::stored(&editor.visit, name, text(stored, "text")).await),
         None => None,
     };
-    if old.as_ref().is_some_and(|old| old.text == editor.written.text) {
-        let shown = html! { p .notice { "The text is that of version " (newest) ". There is nothing to store." } };
+    let before = match &stored {
+        // Files of any size can be compared, because they are not shown whole.
+        Some(_) => match Beside::stored(&editor.visit, name, newest, usize::MAX).await {
+            Ok(before) => before.ok(),
+            Err(refusal) => return unless_forbidden(editor, refusal, NOTHING),
+        },
+        None => None,
+    };
+    let is_same = before.as_ref().is_none_or(|before| editor.beside.is_same(before, name));
+    if is_same && old.as_ref().is_some_and(|old| old.text == editor.written.text) {
+        let shown = html! { p .notice { "The text is that of version " (newest) ". There is nothing to store." } (editor.beside.changes(before.as_ref(), name).await) };
         return Ok(Outcome::new(StatusCode::OK, shown));
     }
-    let reach = reaches(editor, &json!({ "flow": editor.written.named_text() })).await;
+    let files = editor.beside.changes(before.as_ref(), name).await;
+    let reach = reaches(editor, &own).await;
     let before = match &old {
         Some(_) => Some(reaches(editor, &json!({ "flow": name, "version": newest })).await),
         None => None,
@@ -69,6 +79,7 @@ pub(super) async fn show(editor: &mut Editor) -> Result<Outcome, Failure> {
                 Some(changes) => (changes),
                 None => p { "The flow " code { (name) } " is new, with " (count(editor.written.text.lines().count() as u64, "line")) "." }
             }
+            (files)
             h3 { "Reach of the nodes" }
             @if let Some(Err(why)) = &before {
                 p .cut { "New rows cannot be marked, because the reach of version " (newest) " is unknown: " (why) }
@@ -77,7 +88,7 @@ pub(super) async fn show(editor: &mut Editor) -> Result<Outcome, Failure> {
                 Ok(reach) => (reached(reach, before.as_ref().and_then(|before| before.as_deref().ok()))),
                 Err(why) => p .cut { "It cannot be shown: " (why) }
             }
-            input type="hidden" form="editor" name="reviewed" value=(editor.written.digest());
+            input type="hidden" form="editor" name="reviewed" value=(editor.digest());
             input type="hidden" form="editor" name="against" value=(newest);
             input type="hidden" form="editor" name="as" value=(exact(name));
             div .buttons { button .primary form="editor" name="do" value="store" { "Store as version " (newest + 1) " of " (name) } }
@@ -95,10 +106,13 @@ pub(super) async fn show(editor: &mut Editor) -> Result<Outcome, Failure> {
 /// reviewed again.
 pub(super) async fn store(editor: &mut Editor, form: &Form) -> Result<Result<Response, Outcome>, Failure> {
     let against = form.text("against").and_then(|version| version.parse::<u64>().ok());
-    let (Some(against), true) = (against, form.text("reviewed") == Some(&editor.written.digest())) else {
+    let (Some(against), true) = (against, form.text("reviewed") == Some(&editor.digest())) else {
         return show(editor).await.map(Err);
     };
-    let body = json!({ "flow": editor.written.flow(), "ifVersion": against });
+    let mut body = json!({ "flow": editor.written.flow(), "ifVersion": against });
+    if let Some(files) = editor.beside.to_store(form.text("as").unwrap_or_default()) {
+        body["files"] = files;
+    }
     match editor.visit.post("/v1/flows", &body).await {
         Ok(stored) => {
             let page = page_path(text(&stored.body, "name"));

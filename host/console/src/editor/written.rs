@@ -71,11 +71,6 @@ impl Written {
         format!("{}.{}", self.name, if self.is_script { "flow.js" } else { "yaml" })
     }
 
-    /// Returns a digest of the text. A confirmation names the reviewed text by it.
-    pub(super) fn digest(&self) -> String {
-        blake3::hash(self.text.as_bytes()).to_hex().to_string()
-    }
-
     /// Returns the deceptive characters, with their lines from 1.
     pub(super) fn deceptive(&self) -> Vec<(usize, char)> {
         let lines = self.text.split('\n').zip(1..);
@@ -110,6 +105,5 @@ mod tests {
     fn deceptive_characters_are_named_with_their_lines() {
         let written = Written::new("a\n\u{202e}b\t\nc\u{200b}".to_owned());
         assert_eq!(written.deceptive(), [(2, '\u{202e}'), (3, '\u{200b}')]);
-        assert_ne!(written.digest(), Written::new("a".to_owned()).digest());
     }
 }

@@ -11,7 +11,7 @@ use crate::{
         URGENCY, bar, command, count, cut, duration, json as show_json, list, list_table, positionals, size, state,
         tally, text, time,
     },
-    runs::{on_run, query, run_path},
+    runs::{has_ended, on_run, query, run_path},
     visit::{Visit, escaped},
 };
 
@@ -37,9 +37,12 @@ pub(super) fn present_task_path(run: &str, task: &str) -> String {
 /// Shows the tasks of a run by page: those of the flow, the passes of a body, or the tasks of a pass.
 pub(crate) async fn tasks(visit: Visit, Path(id): Path<String>) -> Result<Page, Failure> {
     let run = Shown::read_at(&visit, id).await?;
-    let [under, only, order, from] =
+    let [asked_under, only, order, from] =
         ["under", "status", "order", "from"].map(|name| visit.query(name).unwrap_or_default());
     let before = run.moment.before();
+    // The latest pass of a body, which is another one when the page looks again.
+    let followed = if visit.query("follow").is_some() { latest_pass(&visit, &run, &asked_under).await? } else { None };
+    let under = followed.clone().unwrap_or_else(|| asked_under.clone());
     // A filter by state looks at the tasks in bodies, too.
     let deep = if only.is_empty() { "" } else { "true" };
     let limit = PAGE_TASKS.to_string();
@@ -58,7 +61,10 @@ pub(crate) async fn tasks(visit: Visit, Path(id): Path<String>) -> Result<Page, 
     let left_out = page["tasksLeftOut"].as_u64().unwrap_or(0);
     let body = html! {
         (run.moment.slider(&run.id, "/list"))
-        @if !under.is_empty() { p { a href={ (here) (query(&[("before", &before)])) } { "All tasks" } " › " code { (under) } } }
+        @if !under.is_empty() { p { a href={ (here) (query(&[("before", &before)])) } { "All tasks" } " › " code { (under) }
+            @if followed.is_some() { " " span .label { "latest pass" } " " a href={ (here) (query(&[("under", &asked_under)])) } { "All passes" } }
+            @else if items.iter().any(|task| task["tasks"].is_u64()) && !has_ended(&run.view) && !run.moment.is_earlier() {
+                " " a href={ (here) (query(&[("under", &asked_under), ("follow", "yes")])) } { "Follow the latest pass" } } } }
         form .filters method="get" action=(here) {
             @if !under.is_empty() { input type="hidden" name="under" value=(under); }
             @if !before.is_empty() { input type="hidden" name="before" value=(before); }
@@ -89,6 +95,22 @@ pub(crate) async fn tasks(visit: Visit, Path(id): Path<String>) -> Result<Page, 
     Ok(run.page(&visit, "/list", body))
 }
 
+/// Returns the address of the pass of a body that began last. Returns `None` if no pass has begun.
+async fn latest_pass(visit: &Visit, run: &Shown, body: &str) -> Result<Option<String>, Failure> {
+    let before = run.moment.before();
+    let page = |from: &str| {
+        api_path(
+            &run.id,
+            &format!("/tasks{}", query(&[("under", body), ("limit", "1"), ("before", &before), ("from", from)])),
+        )
+    };
+    let fails = |refusal| Failure::of(visit, refusal);
+    let total = visit.get(&page("")).await.map_err(fails)?["total"].as_u64().unwrap_or(0);
+    let last = visit.get(&page(&total.saturating_sub(1).to_string())).await.map_err(fails)?;
+    let pass = list(&last, "tasks").iter().find(|task| task["tasks"].is_u64());
+    Ok(pass.map(|pass| text(pass, "address").to_owned()))
+}
+
 fn row(run: &Shown, list_path: &str, before: &str, task: &Value) -> Markup {
     let (address, is_pass) = (text(task, "address"), task["tasks"].is_u64());
     let passes = task["passes"].as_object().filter(|passes| !passes.is_empty());
@@ -101,14 +123,14 @@ fn row(run: &Shown, list_path: &str, before: &str, task: &Value) -> Markup {
                 @else { a .id href=(task_path(run, address)) { (address) } }
                 @if let Some(undone) = task["undoes"].as_str() { span .faint { " undoes " (undone) } }
             }
-            td { (state(text(task, "status"))) }
+            td data-fresh={ "state " (address) } { (state(text(task, "status"))) }
             td .number { @if let Some(attempts) = task["attempts"].as_u64() { (attempts) } }
             td .number { @if let Some(calls) = task["calls"].as_u64() { (calls) } }
             td .number { (task["durationMs"].as_u64().map(duration).unwrap_or_default()) }
             td {
                 @if let Some(passes) = passes {
                     @let counts: Vec<_> = passes.iter().map(|(status, number)| (status.as_str(), number.as_u64().unwrap_or(0))).collect();
-                    a .passes href=(inside("urgent")) aria-label={ "Passes of " (address) ": " (tally(&counts)) } { (bar(&counts)) (tally(&counts)) }
+                    a .passes href=(inside("urgent")) data-fresh={ "passes " (address) } aria-label={ "Passes of " (address) ": " (tally(&counts)) } { (bar(&counts)) (tally(&counts)) }
                 }
                 @if let Some(tasks) = task["tasks"].as_u64() { span .faint { (count(tasks, "task")) " " } }
                 (cut(text(&task["error"], "message"), MAX_ERROR_BYTES).0)
@@ -164,7 +186,10 @@ pub(crate) async fn task(visit: Visit, Path((id, task)): Path<(String, String)>)
             }
             a href=(events) { "Its events" }
         }
-        @if let Some(about) = about.filter(|about| about["error"].is_object()) { (error(&run, &about["error"])) }
+        // The only attempt has the same error below.
+        @let attempts = list(&detail, "attempts");
+        @let is_below = |about: &Value| attempts.len() == 1 && attempts[0]["error"]["message"] == about["error"]["message"];
+        @if let Some(about) = about.filter(|about| about["error"].is_object() && !is_below(about)) { (error(&run, &about["error"])) }
         // A task that undoes another is repeated with that one.
         @if about.is_none_or(|about| about["undoes"].is_null()) { (retry::form(&run, Some(&task))) }
         @if from > 0 { nav .pages aria-label="Attempts" { a rel="first" href=(at(0)) { "First attempts" } } }

@@ -99,13 +99,13 @@ fn line(run: &Shown, row: &Row<'_>, span: (u64, u64), until: u64) -> Markup {
                 @if row.attempts > 1 { span .faint { " " (row.attempts) " attempts" } } }
             td .number { @if let Some(begin) = row.begin { (duration(begin)) } }
             td .number { @if let Some((.., took)) = bar { (duration(took)) @if row.end.is_none() { " so far" } } }
-            td .span { span class={ "state " (tone(row.status)) } { (glyph(row.status)) span .hidden { (row.status) } }
+            td { div .span { span class={ "state " (tone(row.status)) } { (glyph(row.status)) span .hidden { (row.status) } }
                 @if let Some((begin, end, _)) = bar {
                     svg class={ "bar " (tone(row.status)) } viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true" {
                         rect x=(begin.min(996)) y="0" width=(end.saturating_sub(begin).max(4)) height="10" {}
                     }
                 } @else { span .faint { "no attempt" } }
-            }
+            } }
         }
     }
 }

@@ -266,7 +266,9 @@ fn hostile_texts_are_text_and_come_back_as_they_were() {
             assert!(!page.contains(bad), "{bad:?} in {page}");
         }
         assert_eq!((page.matches("<h1>").count(), page.matches("<script").count()), (1, 1), "{page}");
-        assert_eq!(page.matches("</textarea>").count(), 2, "{page}");
+        // The text, the input of a test, the cases, and the file that is added.
+        let is_new = page.contains("file-new");
+        assert_eq!(page.matches("</textarea>").count(), if is_new { 4 } else { 3 }, "{page}");
         let ids: Vec<_> = page.split(" id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
         let unique: std::collections::BTreeSet<_> = ids.iter().collect();
         assert_eq!(ids.len(), unique.len(), "an id is there twice: {ids:?}");
@@ -316,4 +318,83 @@ fn texts_have_limits_and_strangers_send_none() {
     let page = served.get("/console/flows/doc/edit");
     assert!(page.status == 200 && page.body.contains("flows show doc") && page.body.len() < 60_000, "{page:?}");
     assert!(!page.body.contains("<textarea"), "{page:?}");
+}
+
+#[test]
+fn cases_are_run_with_the_text_and_the_files_of_the_page() {
+    let served = local();
+    let text = "flow: { name: asks }\nnodes:\n  - { id: ask, type: control.gate, promptFile: ./ask.md, \
+                input: { choices: [\"yes\"] } }\n";
+    let cases = "cases:\n  - { name: it asks, expect: { status: parked } }\n  - { name: it ends }\n";
+    let sent = |action: &str, more: &[(&str, &str)]| {
+        let form = [("do", action), ("text", text), ("version", "0"), ("path", "ask.md"), ("file", "Go on?")];
+        send(&served, "/console/edit", &[&form[..], more].concat())
+    };
+    let ran = sent("cases", &[("cases", cases), ("tab", "Test cases")]);
+    assert_eq!(ran.status, 200, "{ran:?}");
+    assert!(ran.body.contains("1 case passed, 1 failed.") && ran.body.contains("it asks"), "{ran:?}");
+    let told = "the status is parked, not succeeded";
+    assert!(ran.body.contains(told) && ran.body.contains("`ask` asks: Go on?"), "{ran:?}");
+    assert_eq!(written(&ran.body), text);
+    assert!(decoded(&ran.body).contains(cases) && ran.body.contains("Go on?"), "the page keeps what was written");
+    assert!(sent("check", &[]).body.contains("The text has no mistakes."));
+    assert!(sent("picture", &[]).body.contains("<title>ask: control.gate"));
+    assert!(sent("test", &[]).body.contains("Go on?"));
+    // A removed file, an unnamed one and two of one path.
+    assert!(sent("check", &[("drop", "ask.md")]).body.contains("ask.md"));
+    let unnamed = sent("add", &[("path", ""), ("file", "lost?")]);
+    assert!(
+        unnamed.status == 422 && unnamed.body.contains("lost?") && unnamed.body.contains("invalid_file"),
+        "{unnamed:?}"
+    );
+    let double = sent("check", &[("path", "ask.md"), ("file", "again")]);
+    assert!(double.status == 422 && double.body.contains("Two files have the path") && double.body.contains("again"));
+    let added = sent("add", &[("path", "more/b.md"), ("file", "two")]);
+    assert!(added.body.contains(r#"data-tab="more/b.md""#), "{added:?}");
+    assert!(sent("cases", &[("cases", " ")]).body.contains("no test cases to run"));
+    let wrong = sent("cases", &[("cases", "cases: [{ nmae: a }]")]);
+    assert!(wrong.status == 422 && wrong.body.contains("did you mean `name`?"), "{wrong:?}");
+    // The store of this server is not shared.
+    let review = sent("save", &[("cases", cases)]).body;
+    assert!(review.contains("asks.test.yaml") && review.contains("new file"), "{review}");
+    let [reviewed, against] = ["reviewed", "against"].map(|name| hidden(&review, name));
+    let confirm = [("cases", cases), ("reviewed", &*reviewed), ("against", &*against), ("as", "asks")];
+    let stored = sent("store", &confirm);
+    assert!(
+        stored.status == 422 && stored.body.contains("invalid_file") && stored.body.contains("folder"),
+        "{stored:?}"
+    );
+    let changed = sent("store", &[&confirm[..], &[("path", "c.md"), ("file", "new")]].concat());
+    assert!(changed.status == 200 && changed.body.contains("Changes to store"), "a file that was not reviewed");
+}
+
+#[test]
+fn files_in_a_folder_are_shown_and_their_cases_run() {
+    let served = local();
+    let folder = served.folder().join("flows");
+    std::fs::create_dir_all(&folder).unwrap();
+    let text = "flow: { name: asks }\nnodes:\n  - { id: ask, type: control.gate, promptFile: ./ask.md, \
+                input: { choices: [\"yes\"] } }\n";
+    std::fs::write(folder.join("asks.yaml"), text).unwrap();
+    std::fs::write(folder.join("ask.md"), HOSTILE).unwrap();
+    std::fs::write(folder.join("asks.test.yaml"), "cases: [{ name: it asks, expect: { status: parked } }]").unwrap();
+    let page = served.get("/console/flows/asks/edit").body;
+    assert!(page.contains(r#"data-tab="ask.md""#) && page.contains("readonly") && !page.contains("file-new"), "{page}");
+    assert!(decoded(&page).contains("name: it asks") && !page.contains("<img"), "{page}");
+    let form = [
+        ("text", text),
+        ("version", "1"),
+        ("source", "folder"),
+        ("path", "ask.md"),
+        ("file", HOSTILE),
+        ("cases", "cases: [{ name: '<img src=x onerror=alert(1)>\u{202e}', expect: { status: failed } }]"),
+    ];
+    let ran = send(&served, "/console/flows/asks/edit", &[&[("do", "cases")], &form[..]].concat()).body;
+    assert!(ran.contains("0 cases passed, 1 failed.") && !ran.contains("<img") && !ran.contains('\u{202e}'), "{ran}");
+    let same = send(&served, "/console/flows/asks/edit", &[&[("do", "save")], &form[..]].concat()).body;
+    assert!(same.contains("nothing to store") && same.contains("The test cases are not stored"), "{same}");
+    // The text can be mended while the stored flow has mistakes.
+    std::fs::write(folder.join("asks.yaml"), text.replace("ask.md", "gone.md")).unwrap();
+    let broken = served.get("/console/flows/asks/edit");
+    assert!(broken.status == 200 && broken.body.contains("The files are unknown while"), "{broken:?}");
 }

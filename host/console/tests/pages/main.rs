@@ -13,6 +13,8 @@ mod answer;
 mod content;
 mod editor;
 mod moments;
+mod operators;
+mod outside;
 mod steer;
 
 use std::{path::Path, sync::Arc};

@@ -46,6 +46,11 @@ impl Meter {
         }
     }
 
+    /// Returns the bytes of linear memory that the attempt has taken, over all memories. Memories do not shrink.
+    pub(crate) fn memory_taken(&self) -> usize {
+        self.memory - self.memory_left
+    }
+
     /// Counts one host call.
     pub(super) fn count_call(&mut self) -> wasmtime::Result<()> {
         match self.calls_left.checked_sub(1) {
@@ -147,6 +152,7 @@ mod tests {
         assert!(meter.memory_growing(0, 6 << 16, None).unwrap());
         assert!(meter.memory_growing(0, 4 << 16, None).unwrap());
         assert!(meter.memory_growing(6 << 16, 7 << 16, None).is_err());
+        assert_eq!(meter.memory_taken(), 10 << 16);
     }
 
     #[test]

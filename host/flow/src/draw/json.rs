@@ -1,13 +1,16 @@
 //! The places of all nodes and edges as JSON.
 
-use std::{collections::BTreeSet, fmt::Write};
+use std::{
+    collections::{BTreeSet, HashSet},
+    fmt::Write,
+};
 
 use serde::Serialize;
 
 use super::label;
 use crate::{
     graph::{BodyIx, Graph, Node, NodeIx, On},
-    layout::{LineKind, NodeBox, Point, layout_folded},
+    layout::{Line, LineKind, NodeBox, Point, layout_folded},
 };
 
 /// The nodes whose bodies are left out of a picture.
@@ -33,6 +36,73 @@ impl Fold {
     }
 }
 
+/// Number of nodes after which a part of a picture ends at the next row.
+pub const PART_NODES: usize = 400;
+/// Maximum number of edges in a part of a picture.
+pub const PART_EDGES: usize = 800;
+
+/// A part of a picture: the rows of nodes between two heights.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Part {
+    /// The number of the part, from 0.
+    number: usize,
+    /// The number of parts.
+    of: usize,
+    /// The height at which it begins, in pixels.
+    top: i32,
+    /// The height at which it ends.
+    bottom: i32,
+    /// The number of nodes of the whole picture.
+    nodes: usize,
+    /// True if a node of the whole picture has a body.
+    has_bodies: bool,
+    /// The number of edges of the part's nodes that are left out.
+    edges_left_out: usize,
+}
+
+impl Part {
+    /// Returns a part of the boxes of a picture.
+    fn new(number: usize, boxes: &[NodeBox], height: i32, graph: &Graph) -> Part {
+        let mut tops: Vec<i32> = boxes.iter().map(|area| area.corner.1).collect();
+        tops.sort_unstable();
+        let (mut cuts, mut in_part) = (vec![0], 0);
+        for (at, top) in tops.iter().enumerate() {
+            if in_part >= PART_NODES && tops[at - 1] < *top {
+                // Lines begin and end at boxes, so the space above a row belongs to it.
+                cuts.push(top - 8);
+                in_part = 0;
+            }
+            in_part += 1;
+        }
+        let number = number.min(cuts.len() - 1);
+        let bottom = cuts.get(number + 1).copied().unwrap_or(height);
+        let has_bodies = boxes.iter().any(|area| graph.node(area.node).body.is_some());
+        let (of, top, nodes) = (cuts.len(), cuts[number], boxes.len());
+        Part { number, of, top, bottom, nodes, has_bodies, edges_left_out: 0 }
+    }
+
+    /// Leaves only the boxes of the part, and the lines that begin or end at them.
+    fn cut(&mut self, boxes: &mut Vec<NodeBox>, lines: &mut Vec<Line>, graph: &Graph) {
+        boxes.retain(|area| area.corner.1 < self.bottom && area.corner.1 + area.height > self.top);
+        let shown: HashSet<u32> = boxes.iter().map(|area| area.node.0).collect();
+        lines.retain(|line| {
+            let (from, to) = ends(line, graph);
+            shown.contains(&from.0) || shown.contains(&to.0)
+        });
+        self.edges_left_out = lines.len().saturating_sub(PART_EDGES);
+        lines.truncate(PART_EDGES);
+    }
+}
+
+/// Returns the nodes at the ends of a line.
+fn ends(line: &Line, graph: &Graph) -> (NodeIx, NodeIx) {
+    match line.kind {
+        LineKind::Undo(from, to) => (from, to),
+        LineKind::Edge(edge) => (graph.edge(edge).from, graph.edge(edge).to),
+    }
+}
+
 #[derive(Serialize)]
 struct Picture<'a, T> {
     name: &'a str,
@@ -40,6 +110,8 @@ struct Picture<'a, T> {
     height: i32,
     nodes: Vec<DrawnNode<'a, T>>,
     edges: Vec<DrawnEdge<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    part: Option<Part>,
 }
 
 /// A node. Its places are in pixels.
@@ -99,10 +171,15 @@ fn size(graph: &Graph, body: BodyIx) -> usize {
 pub(super) fn json<T: Serialize>(
     graph: &Graph,
     fold: &Fold,
+    part: Option<usize>,
     about: impl Fn(Option<&str>, &str) -> Option<T>,
     out: &mut String,
 ) -> std::fmt::Result {
-    let picture = layout_folded(graph, &|node| fold.has(node));
+    let mut picture = layout_folded(graph, &|node| fold.has(node));
+    let mut part = part.map(|number| Part::new(number, &picture.boxes, picture.height, graph));
+    if let Some(part) = &mut part {
+        part.cut(&mut picture.boxes, &mut picture.lines, graph);
+    }
     let id = |node: NodeIx| graph.node(node).id.as_str();
     let node = |area: &NodeBox| {
         let node = graph.node(area.node);
@@ -135,6 +212,6 @@ pub(super) fn json<T: Serialize>(
         }
     });
     let edges = edges.collect();
-    let whole = Picture { name: &graph.name, width: picture.width, height: picture.height, nodes, edges };
+    let whole = Picture { name: &graph.name, width: picture.width, height: picture.height, nodes, edges, part };
     writeln!(out, "{}", serde_json::to_string(&whole).map_err(|_| std::fmt::Error)?)
 }

@@ -10,8 +10,8 @@ use super::{
 use crate::{
     CheckContext,
     diagnostic::Diagnostics,
-    fields::{check_keys, entries, map, required, text},
-    limits::{SIGNING_KEYS, WEBHOOK_TEXT},
+    fields::{check_keys, entries, map, required, text, whole_number},
+    limits::{RESPOND_TIMEOUT_MS, SIGNING_KEYS, WEBHOOK_TEXT},
     yaml::{Span, Tree},
 };
 
@@ -39,6 +39,34 @@ pub struct Webhook {
     user: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<Place<String>>,
+    /// The answer to a post.
+    #[serde(skip_serializing_if = "Respond::is_run")]
+    pub respond: Respond,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    respond_timeout_ms: Option<u64>,
+}
+
+/// The answer to a post that has started a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Respond {
+    /// The id of the run, as soon as the run is on stable storage.
+    #[default]
+    Run,
+    /// The output of the first `control.respond` that succeeds.
+    Node,
+    /// The outputs of the run, at its end.
+    Outputs,
+}
+
+impl Respond {
+    /// All ways, by their names.
+    pub const ALL: [(&'static str, Respond); 3] =
+        [("run", Respond::Run), ("node", Respond::Node), ("outputs", Respond::Outputs)];
+
+    fn is_run(&self) -> bool {
+        *self == Respond::Run
+    }
 }
 
 fn is_standard(scheme: &str) -> bool {
@@ -46,6 +74,11 @@ fn is_standard(scheme: &str) -> bool {
 }
 
 impl Webhook {
+    /// Returns the time in milliseconds after which a post without an answer of its run gets the id of the run.
+    pub fn respond_timeout_ms(&self) -> u64 {
+        self.respond_timeout_ms.unwrap_or(RESPOND_TIMEOUT_MS)
+    }
+
     /// Returns the row of the webhook's scheme, with the settings of the webhook.
     pub fn scheme(&self) -> Scheme<'_> {
         let row = SCHEMES.iter().find(|row| row.name == self.scheme).unwrap_or(&SCHEMES[0]);
@@ -84,7 +117,11 @@ pub(super) fn read(tree: &Tree, context: &dyn CheckContext, diagnostics: &mut Di
         Some(name) => choice("scheme", name, &names, diagnostics)?,
         None => SCHEMES[0],
     };
-    check_keys(members, &[&["secret", "scheme"], row.required, row.optional].concat(), diagnostics);
+    check_keys(
+        members,
+        &[&["secret", "scheme", "respond", "respondTimeoutMs"], row.required, row.optional].concat(),
+        diagnostics,
+    );
     let secret = read_secrets(tree, context, diagnostics)?;
     for key in row.required.iter().filter(|key| tree.member(key).is_none()) {
         required(tree, key, "webhook", diagnostics);
@@ -102,7 +139,16 @@ pub(super) fn read(tree: &Tree, context: &dyn CheckContext, diagnostics: &mut Di
         timestamp: read_text(tree, "timestamp", HEADER, diagnostics),
         user: read_text(tree, "user", USER, diagnostics),
         id: read_id(tree, diagnostics),
+        respond: tree
+            .member("respond")
+            .and_then(|name| choice("respond", name, &Respond::ALL, diagnostics))
+            .unwrap_or_default(),
+        respond_timeout_ms: whole_number(tree, "respondTimeoutMs", (1, RESPOND_TIMEOUT_MS), diagnostics),
     };
+    if let (Respond::Run, Some(odd)) = (webhook.respond, tree.member("respondTimeoutMs")) {
+        let help = Some("add `respond: node` or `respond: outputs`, or remove `respondTimeoutMs`".into());
+        diagnostics.error("bad_trigger", odd.span, "without `respond` no post waits for an answer", help);
+    }
     check_signed(tree, &webhook.scheme(), diagnostics);
     if webhook.scheme().id.is_none() && tree.member("id").is_none() {
         let message = format!("a repeated delivery starts a second run: the scheme `{}` has no id of a post", row.name);

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    N8n, Port, calls, conditions, dates, fields, lists, merge, old, pointer, schedule, switch,
+    N8n, Port, calls, conditions, dates, fields, lists, merge, old, pointer, respond, schedule, switch,
     values::{self, Place},
     workflows,
 };
@@ -41,7 +41,7 @@ impl N8n<'_> {
             "removeDuplicates" => lists::unique(self, node, parameters, &list, &sources),
             "dateTime" => dates::date(self, node, parameters, &list, &sources),
             "executeWorkflow" => workflows::call(self, node, parameters, &list, &sources),
-            "respondToWebhook" => self.respond(node, &list, &sources),
+            "respondToWebhook" => respond::respond(self, node, parameters, &list, &sources),
             "wait" => self.wait(node, parameters, &list, &sources),
             "stopAndError" => self.stop(node, parameters, &list, &sources),
             "httpRequest" => calls::request(self, node, parameters, &list, &sources),
@@ -62,13 +62,6 @@ impl N8n<'_> {
         self.single(node, &id, "value", format!("{id}.value"), false);
     }
 
-    /// Hands the items on. A webhook answers with the id of the run.
-    fn respond(&mut self, node: usize, list: &str, sources: &[Port]) {
-        let why = "a webhook answers with the id of the run here; read the result of the run, or write a request";
-        self.report.note(Verdict::Refused, &pointer(node).join("parameters"), "respondToWebhook", why);
-        self.hand_on(node, list, sources);
-    }
-
     fn trigger(&mut self, node: usize) {
         let at = pointer(node);
         let empty = Map::new();
@@ -85,13 +78,14 @@ impl N8n<'_> {
                 "[flow.input]".to_owned()
             }
             "webhook" => {
-                let why =
-                    "posts are signed here; only `body` is known, and no headers and no query; the answer is the run";
+                let why = "posts are signed here; only `body` is known, and no headers and no query";
                 self.report.note(Verdict::Approximated, &at, "webhook", why);
                 // The address and the method are those of the trigger here.
-                self.unknown(parameters, &["path", "httpMethod", "options"], &at.join("parameters"));
+                self.unknown(parameters, &["path", "httpMethod", "options", "responseMode"], &at.join("parameters"));
                 self.options(parameters, &[], &at.join("parameters"));
-                self.declare(json!({ "id": id, "webhook": { "secret": format!("{id}-hook") } }));
+                let mut webhook = json!({ "secret": format!("{id}-hook") });
+                self.answer(parameters, &at.join("parameters").join("responseMode"), &mut webhook);
+                self.declare(json!({ "id": id, "webhook": webhook }));
                 "[{'body': flow.input.trigger.body}]".to_owned()
             }
             "scheduleTrigger" => {
@@ -115,6 +109,23 @@ impl N8n<'_> {
         }
         self.add(node, Node::value(&id, binding(&list)), &[]);
         self.single(node, &id, "value", format!("{id}.value"), false);
+    }
+
+    /// Adds the answer to posts to a webhook.
+    fn answer(&mut self, parameters: &Map<String, Value>, at: &At, webhook: &mut Value) {
+        let mode = parameters.get("responseMode").map_or(Some("onReceived"), Value::as_str);
+        let (respond, why) = match mode {
+            Some("responseNode") => ("node", None),
+            Some("lastNode") => ("outputs", Some((Verdict::Approximated, "the answer has the outputs of the flow"))),
+            Some("onReceived") => ("run", Some((Verdict::Approximated, "the answer has the id of the run"))),
+            _ => ("run", Some((Verdict::Refused, "the answer has the id of the run; see `flowcell help respond`"))),
+        };
+        if let Some((verdict, why)) = why {
+            self.report.note(verdict, at, "responseMode", why);
+        }
+        if respond != "run" {
+            webhook["respond"] = respond.into();
+        }
     }
 
     /// Adds a trigger for each interval of a Schedule Trigger.

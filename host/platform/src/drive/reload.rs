@@ -1,4 +1,5 @@
-//! Reads packs, flows, triggers, the certificate and the file of notifications again while a process runs.
+//! Reads packs, flows, triggers, the certificate and the files of notifications and of the sign-in again while a process
+//! runs.
 //!
 //! Packs are read again only here. Flows of the folder are read again at each start of a run, and triggers every few
 //! seconds; a reload also reads them at once, checks the flows, and says what has changed. A server looks at the files
@@ -43,7 +44,11 @@ pub struct Reloaded {
     /// stay in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notifications: Option<NotificationsRead>,
-    /// The reasons why packs, flows, the certificate or the file of notifications could not be read, as sentences.
+    /// The issuers of the sign-in. `None` if the process has no file of them, or cannot use it; the earlier issuers then stay
+    /// in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sign_in: Option<SignInRead>,
+    /// The reasons why packs, flows, the certificate or a file of the operator could not be read, as sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<String>,
 }
@@ -98,6 +103,18 @@ pub struct NotificationsRead {
     pub targets: usize,
 }
 
+/// The file of the sign-in after it was read again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct SignInRead {
+    /// The number of issuers.
+    pub issuers: usize,
+}
+
+/// Reads the file of the sign-in and its secrets again. The error is a sentence.
+pub type ReadSignIn = Arc<dyn Fn() -> BoxFuture<'static, Result<SignInRead, String>> + Send + Sync>;
+
 /// Reads the file of notifications and its secrets again. The error is a sentence.
 pub type ReadNotifications = Arc<dyn Fn() -> BoxFuture<'static, Result<NotificationsRead, String>> + Send + Sync>;
 
@@ -130,6 +147,7 @@ pub struct Reloader {
     served: Option<ServedFlows>,
     read_certificate: Option<ReadCertificate>,
     read_notifications: Option<ReadNotifications>,
+    read_sign_in: Option<ReadSignIn>,
     /// Held during a reload, so that one runs at a time.
     turn: tokio::sync::Mutex<()>,
 }
@@ -154,6 +172,7 @@ impl Reloader {
             served: None,
             read_certificate: None,
             read_notifications: None,
+            read_sign_in: None,
             turn: Default::default(),
         }
     }
@@ -174,6 +193,11 @@ impl Reloader {
     /// Returns a reloader that also reads the file of notifications.
     pub fn with_notifications(self, read: ReadNotifications) -> Reloader {
         Reloader { read_notifications: Some(read), ..self }
+    }
+
+    /// Returns a reloader that also reads the file of the sign-in.
+    pub fn with_sign_in(self, read: ReadSignIn) -> Reloader {
+        Reloader { read_sign_in: Some(read), ..self }
     }
 
     /// Reads everything again. If packs cannot be used, the earlier ones stay in use, and flows
@@ -211,6 +235,12 @@ impl Reloader {
         if let Some(read) = &self.read_notifications {
             match read().await {
                 Ok(notifications) => reloaded.notifications = Some(notifications),
+                Err(error) => reloaded.errors.push(error),
+            }
+        }
+        if let Some(read) = &self.read_sign_in {
+            match read().await {
+                Ok(sign_in) => reloaded.sign_in = Some(sign_in),
                 Err(error) => reloaded.errors.push(error),
             }
         }

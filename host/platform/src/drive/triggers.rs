@@ -13,6 +13,7 @@
 //! | [`rate`] | the rate limit of chained starts |
 //! | `lanes` | the work queue of each tenant |
 //! | [`webhook`] | incoming posts |
+//! | [`reply`] | the answers of runs to posts |
 //! | [`operation`] | users' operations on triggers |
 //!
 //! **No start happens twice.** The id of a triggered run is a function of its cause: the flow, the trigger, and the
@@ -36,6 +37,7 @@ pub mod post_limiter;
 pub mod rate;
 pub mod record;
 mod refused_posts;
+pub mod reply;
 pub mod start;
 pub mod times;
 pub mod webhook;
@@ -43,6 +45,7 @@ pub mod webhook;
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use flowcell_contract::{RunId, Tenant};
+use flowcell_engine::FairSemaphore;
 use flowcell_flow::triggers::{Cause, End};
 use flowcell_runtime::{
     FlowRunner, RunStatus,
@@ -151,6 +154,8 @@ pub struct Triggers {
     refused_posts: RefusedPosts,
     /// Limits the refused posts of an address to a trigger.
     post_limiter: PostLimiter,
+    /// Permits of the posts that wait for answers.
+    waiting: FairSemaphore,
 }
 
 impl Triggers {
@@ -167,6 +172,7 @@ impl Triggers {
             posts: RunLocks::default(),
             refused_posts: RefusedPosts::default(),
             post_limiter: PostLimiter::default(),
+            waiting: FairSemaphore::new(reply::MAX_WAITING_POSTS),
         }
     }
 

@@ -75,6 +75,7 @@ pub struct HostBuilder {
     limits: Limits,
     compiler: Option<Compiler>,
     instances: Option<u32>,
+    profiles: bool,
     place: StorePlace,
     egress: EgressPolicy,
     capabilities: Vec<(Arc<str>, Arc<dyn Capability>)>,
@@ -166,6 +167,12 @@ impl HostBuilder {
         let environment = vec![("MIMALLOC_ARENA_RESERVE".into(), "65536".into())];
         let (program, arguments) = (program.into(), vec!["compile".into()]);
         self.compiler = Some(Compiler { program, arguments, environment });
+        self
+    }
+
+    /// Lets test runs with a [`Probe`](crate::Probe) take whole stacks of guests.
+    pub fn profiles(mut self) -> HostBuilder {
+        self.profiles = true;
         self
     }
 
@@ -396,8 +403,8 @@ impl HostBuilder {
             CacheDir::None => None,
         };
         let limits = std::mem::take(&mut self.limits);
-        let (compiler, instances) = (self.compiler.take(), self.instances);
-        let config = Config { cache_dir, limits, compiler, instances, ..Config::default() };
+        let (compiler, instances, profiles) = (self.compiler.take(), self.instances, self.profiles);
+        let config = Config { cache_dir, limits, compiler, instances, profiles, ..Config::default() };
         Engine::new(config).map_err(|error| Error::Engine(error.into()))
     }
 

@@ -20,6 +20,7 @@ pub(crate) fn files_folder(host: &Host) -> Option<&Path> {
 /// Forgets the counts and cached values of a removed tenant that only the memory of this process has.
 pub(crate) fn forget_in_memory(host: &Host, tenant: &Tenant) {
     host.shared.usage.forget(tenant);
+    host.shared.metrics.forget(tenant);
     host.shared.cache.forget(tenant);
     host.shared.packs.lock().values_mut().for_each(|pack| pack.forget(tenant));
 }

@@ -218,7 +218,7 @@ fn catalog_of(host: &Host, flow: &LoadedFlow) -> Catalog {
     for node_type in flow.graph.nodes.iter().map(|node| &node.node_type) {
         if let (Some(version), Some(pack)) = (&node_type.version, &node_type.pack) {
             let (name, nodes) = (node_type.name.clone(), vec![NodeType::clone(node_type)]);
-            catalog.add(Manifest { name, version: version.clone(), license: None, description: None, nodes }, pack);
+            catalog.add(Manifest::new(name, version.clone(), nodes), pack);
         }
     }
     catalog

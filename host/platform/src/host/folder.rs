@@ -5,7 +5,7 @@ pub(crate) mod guard;
 mod listing;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     io::{self, Read},
     path::{Path, PathBuf},
     sync::Arc,
@@ -19,7 +19,7 @@ pub use listing::Listing;
 
 use crate::{
     host::agentic,
-    posted::{PostedFlows, PostedText},
+    posted::{PostedFlows, PostedText, normal_files},
 };
 
 /// Maximum number of bytes that are read of a file: one more than a flow may have, so that the checker sees and
@@ -97,6 +97,16 @@ impl Folder {
     /// Returns the folder for a posted flow, which reads only the files that were posted with it.
     pub(crate) fn with_files_of(self, flow: Arc<PostedText>) -> Folder {
         Folder { own: Some(flow), ..self }
+    }
+
+    /// Returns the folder for a flow from the network that reads only the files that came with it. The error says which
+    /// path is refused.
+    pub fn with_files(self, files: BTreeMap<String, String>) -> Result<Folder, String> {
+        if files.is_empty() {
+            return Ok(self);
+        }
+        let own = PostedText { text: String::new(), files: normal_files(files)? };
+        Ok(self.with_files_of(Arc::new(own)))
     }
 
     /// Returns the folder of the project. Empty for the current folder.

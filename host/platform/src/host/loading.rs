@@ -191,6 +191,11 @@ pub(super) fn catalog_with(
     (Arc::new(catalog), findings)
 }
 
+/// Performs [`Host::pack_size`].
+pub(crate) fn pack_size(host: &Host, pack: &Digest) -> Option<usize> {
+    host.shared.engine.pack_size(pack)
+}
+
 /// Performs [`Host::reload_packs`].
 pub(crate) fn reload_packs(host: &Host) -> Result<PackChanges, Error> {
     let changes = host.shared.node_types.reload(|packs| remember_packs(host, packs))?;

@@ -6,7 +6,7 @@ use flowcell_contract::{Admission, Blobs, Call, Caller, Capability, Failure, Out
 use flowcell_runtime::ports::Pin;
 use flowcell_services::{
     client::Client,
-    egress::{AddressRange, OutboundLimits},
+    egress::{AddressRange, Egress, OutboundLimits},
     http, model,
     webhook::{SigningKey, Webhook},
 };
@@ -75,10 +75,24 @@ pub(crate) fn operator_webhook(
     key: Option<SigningKey>,
     allow_private: bool,
 ) -> Result<Webhook, Failure> {
+    Webhook::new(Client::new(operator_egress(host, allow_private)), url, key)
+}
+
+/// Creates a client for requests of the operator, which belong to no tenant. `roots` has additional certificates in PEM.
+/// The error is part of a sentence.
+pub(crate) fn operator_client(host: &Host, allow_private: bool, roots: Option<&[u8]>) -> Result<Client, String> {
+    let egress = operator_egress(host, allow_private);
+    Ok(Client::new(match roots {
+        Some(pem) => egress.with_roots(pem)?,
+        None => egress,
+    }))
+}
+
+/// Returns the egress guard without the circuit breakers and the limits of tenants.
+fn operator_egress(host: &Host, allow_private: bool) -> Egress {
     let everywhere: Vec<AddressRange> = ["0.0.0.0/0", "::/0"].iter().filter_map(|range| range.parse().ok()).collect();
     let egress = host.shared.egress.clone().without_outbound();
-    let egress = if allow_private { egress.with_private(&everywhere) } else { egress };
-    Webhook::new(Client::new(egress), url, key)
+    if allow_private { egress.with_private(&everywhere) } else { egress }
 }
 
 fn tools_of(host: &Host, home: &Arc<Home>, simulated: bool) -> Tools {

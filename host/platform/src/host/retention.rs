@@ -6,9 +6,10 @@ use flowcell_contract::RunId;
 use flowcell_runtime::{
     OpenError,
     export::{ExportError, export},
-    fact::Fact,
-    limits::MAX_READ_UNITS,
-    ports::{Filter, LabelChange, MaybeStoreError, RelabelError, Removable, Runs, StoreError, Swept},
+    ports::{
+        Filter, LabelChange, MaybeStoreError, RelabelError, Removable, Removed, Removing, Runs, StoreError, Swept,
+        Undeletable,
+    },
 };
 use serde::{Deserialize, Serialize};
 
@@ -17,8 +18,6 @@ use crate::{host::error::StartError, operate::documents::Documents};
 
 /// The statuses of runs that have ended.
 pub(crate) const ENDED: [&str; 3] = ["succeeded", "failed", "cancelled"];
-/// The status of a removed run, whose id stays reserved.
-const REMOVED: &str = "removed";
 /// Number of repeating runs that one query reads.
 const PAGE_RUNS: usize = 500;
 /// Maximum number of runs that are removed in one commit.
@@ -36,61 +35,12 @@ pub(crate) struct At {
     pub(crate) at: u64,
 }
 
-/// The reason why a run cannot be deleted.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Undeletable {
-    /// The run does not exist, or was removed.
-    #[error("the run `{0}` does not exist")]
-    Unknown(RunId),
-    /// The run has not ended.
-    #[error("the run `{run}` has not ended; its status is `{status}`")]
-    NotEnded {
-        /// The run.
-        run: RunId,
-        /// Its status: `running`, `parked` or `needs_attention`.
-        status: String,
-    },
-    /// The run has ended, and a run below it is about to end.
-    #[error("a run that the run `{0}` has called is about to end; try again in a moment")]
-    EndsBelow(RunId),
-    /// Another run has called the run. It is deleted together with that one.
-    #[error("the run `{run}` was called by the run `{parent}`; delete that one")]
-    Called {
-        /// The run.
-        run: RunId,
-        /// The run that has called it.
-        parent: RunId,
-    },
-    /// A run that has not ended repeats the run, and still needs its outputs.
-    #[error("the run `{run}` is still needed, because the run `{by}` repeats it and has not ended")]
-    Repeated {
-        /// The run.
-        run: RunId,
-        /// The run that repeats it.
-        by: RunId,
-    },
-}
-
-impl Undeletable {
-    fn code(&self) -> &'static str {
-        match self {
-            Undeletable::Unknown(_) => "run_not_found",
-            Undeletable::NotEnded { .. } | Undeletable::EndsBelow(_) => "run_not_ended",
-            Undeletable::Called { .. } => "called_run",
-            Undeletable::Repeated { .. } => "run_repeated",
-        }
-    }
-}
-
 /// A failed deletion of runs.
 #[derive(Debug, thiserror::Error)]
 pub enum DeleteError {
     /// Some of the runs cannot be deleted. No run was deleted.
     #[error("{}", refusal(.0))]
     Refused(Vec<Undeletable>),
-    /// Another process held these runs at the time of the deletion, so they are still there.
-    #[error("another process still holds {}, so it was not deleted; the others were; try again with it", names(.0))]
-    Held(Vec<RunId>),
     /// The store does not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -101,7 +51,6 @@ impl DeleteError {
     pub fn code(&self) -> &'static str {
         match self {
             DeleteError::Refused(all) => all.first().map_or("internal", Undeletable::code),
-            DeleteError::Held(_) => "run_driven",
             DeleteError::Store(_) => "store_unavailable",
         }
     }
@@ -116,11 +65,6 @@ fn refusal(all: &[Undeletable]) -> String {
     }
 }
 
-fn names(runs: &[RunId]) -> String {
-    let names: Vec<_> = runs.iter().map(|run| format!("`{run}`")).collect();
-    names.join(", ")
-}
-
 /// Performs [`Host::called_by`].
 pub(crate) fn called_by(host: &Host, run: &RunId) -> Result<Vec<RunId>, StartError> {
     Ok(host.shared.journal.children_of(&host.tenant, run).map_err(OpenError::Store)?)
@@ -128,19 +72,8 @@ pub(crate) fn called_by(host: &Host, run: &RunId) -> Result<Vec<RunId>, StartErr
 
 /// Performs [`Host::delete_runs`].
 pub(crate) fn delete_runs(host: &Host, runs: &[RunId]) -> Result<(), DeleteError> {
-    let refused: Vec<_> = runs.iter().map(|run| undeletable(host, run)).collect::<Result<_, StoreError>>()?;
-    let mut refused: Vec<_> = refused.into_iter().flatten().collect();
-    if refused.is_empty() {
-        for run in runs {
-            let by = repeated_by_live_run(host, run)?;
-            refused.extend(by.map(|by| Undeletable::Repeated { run: run.clone(), by }));
-        }
-    }
-    if !refused.is_empty() {
-        return Err(DeleteError::Refused(refused));
-    }
-    let Removal { held, .. } = remove(host, runs)?;
-    if held.is_empty() { Ok(()) } else { Err(DeleteError::Held(held)) }
+    let kept = remove(host, runs, Removing::AllOrNone)?.kept;
+    if kept.is_empty() { Ok(()) } else { Err(DeleteError::Refused(kept)) }
 }
 
 /// The result of a removal of runs.
@@ -148,42 +81,26 @@ pub(crate) fn delete_runs(host: &Host, runs: &[RunId]) -> Result<(), DeleteError
 pub struct Removal {
     /// The removed runs.
     pub runs: Vec<RunId>,
-    /// The runs that another process of a shared store held. They are still there.
+    /// The runs that the store still has, because a process held them, or another run began to repeat them meanwhile.
     pub held: Vec<RunId>,
 }
 
-/// Removes ended runs in one commit, and waits until it is on stable storage.
-fn remove(host: &Host, runs: &[RunId]) -> Result<Removal, StoreError> {
-    runs.iter().for_each(|run| host.shared.sweep.forget(&host.tenant, run));
-    host.settle()?;
-    let mut removal = Removal::default();
-    for run in runs {
-        let row = host.runs().map_or(Ok(None), |lists| lists.run(&host.tenant, run))?;
-        let is_held = row.is_some_and(|(row, _)| row.status != REMOVED);
-        if is_held { &mut removal.held } else { &mut removal.runs }.push(run.clone());
+/// Removes ended runs in one transaction, in which the store decides which of them may go.
+fn remove(host: &Host, runs: &[RunId], removing: Removing) -> Result<Removed, StoreError> {
+    if runs.is_empty() {
+        return Ok(Removed::default());
     }
-    host.shared.metrics.count_removed(&host.tenant, removal.runs.len() as u64);
-    Ok(removal)
+    let removed = host.shared.sweep.remove(&host.tenant, runs, removing)?;
+    host.shared.metrics.count_removed(&host.tenant, removed.runs.len() as u64);
+    Ok(removed)
 }
 
-/// Deletes those of the runs that can be deleted, in one commit. Returns each run with the code of the reason if it was
-/// not deleted.
+/// Deletes those of the runs that can be deleted, in one transaction. Returns each run with the code of the reason if it
+/// was not deleted.
 pub(crate) fn delete_deletable(host: &Host, runs: &[RunId]) -> Result<Vec<(RunId, Option<&'static str>)>, StoreError> {
-    let (mut refused, mut free) = (Vec::new(), Vec::new());
-    for run in runs {
-        let why = match undeletable(host, run)? {
-            Some(why) => Some(why),
-            None => repeated_by_live_run(host, run)?.map(|by| Undeletable::Repeated { run: run.clone(), by }),
-        };
-        match why {
-            Some(why) => refused.push((run.clone(), Some(why.code()))),
-            None => free.push(run.clone()),
-        }
-    }
-    let Removal { runs: deleted, held } = remove(host, &free)?;
-    let deleted = deleted.into_iter().map(|run| (run, None));
-    let held = held.into_iter().map(|run| (run, Some("run_driven")));
-    Ok(deleted.chain(held).chain(refused).collect())
+    let Removed { runs, kept } = remove(host, runs, Removing::Each)?;
+    let deleted = runs.into_iter().map(|run| (run, None));
+    Ok(deleted.chain(kept.into_iter().map(|why| (why.run().clone(), Some(why.code())))).collect())
 }
 
 /// Performs [`Host::label_run`].
@@ -230,23 +147,6 @@ pub(crate) fn relabel(
     }
 }
 
-/// Returns the reason why a run itself cannot be deleted, if there is one.
-fn undeletable(host: &Host, run: &RunId) -> Result<Option<Undeletable>, StoreError> {
-    let status = match host.runs() {
-        Some(lists) => lists.run(&host.tenant, run)?.map(|(row, _)| row.status).filter(|status| status != REMOVED),
-        None => status_in_memory(host, run)?,
-    };
-    let Some(status) = status else { return Ok(Some(Undeletable::Unknown(run.clone()))) };
-    if let Some(parent) = host.record(run)?.and_then(|record| record.parent) {
-        return Ok(Some(Undeletable::Called { run: run.clone(), parent }));
-    }
-    let status = if status == "active" { "running".to_owned() } else { status };
-    if !ENDED.contains(&&*status) {
-        return Ok(Some(Undeletable::NotEnded { run: run.clone(), status }));
-    }
-    Ok(lives_below(host, run)?.then(|| Undeletable::EndsBelow(run.clone())))
-}
-
 /// Returns whether any run below this run has not ended. A driver that has ended cancels the runs that it has left
 /// below.
 fn lives_below(host: &Host, run: &RunId) -> Result<bool, StoreError> {
@@ -258,21 +158,6 @@ fn lives_below(host: &Host, run: &RunId) -> Result<bool, StoreError> {
         open.extend(journal.children_of(&host.tenant, &run)?);
     }
     Ok(false)
-}
-
-/// Returns the status of a run of a store in memory, which has no lists: `running` until the run has ended.
-fn status_in_memory(host: &Host, run: &RunId) -> Result<Option<String>, StoreError> {
-    // An error means that the run was removed, because a store in memory always answers.
-    let Ok(Some(_)) = host.record(run) else { return Ok(None) };
-    let (mut from, mut status) = (0, "running");
-    loop {
-        let units = host.shared.journal.read(&host.tenant, run, from, MAX_READ_UNITS)?;
-        let Some(last) = units.last() else { return Ok(Some(status.to_owned())) };
-        from = last.next_seq();
-        if units.iter().flat_map(|unit| &unit.facts).any(|fact| matches!(fact, Fact::RunEnded { .. })) {
-            status = "ended";
-        }
-    }
 }
 
 /// Returns a run that has not ended and that repeats this run, directly or through other repetitions. Such a run still
@@ -303,7 +188,8 @@ pub(crate) fn collect(host: &Host, age: Option<Duration>, keep: Option<u64>) -> 
     Ok(remove_in_batches(host, &runs).map_err(OpenError::Store)?)
 }
 
-/// Lists ended runs to remove, except those that a run without an end repeats.
+/// Lists ended runs to remove, except those that a run without an end repeats. The store checks the same again when it
+/// removes them.
 pub(crate) fn removable(host: &Host, wanted: &Removable) -> Result<Vec<RunId>, StoreError> {
     let Some(lists) = host.runs() else { return Ok(Vec::new()) };
     let mut free = Vec::new();
@@ -320,9 +206,11 @@ pub(crate) fn removable(host: &Host, wanted: &Removable) -> Result<Vec<RunId>, S
 pub(crate) fn remove_in_batches(host: &Host, runs: &[RunId]) -> Result<Removal, StoreError> {
     let mut all = Removal::default();
     for batch in runs.chunks(MAX_BATCH_RUNS) {
-        let Removal { runs, held } = remove(host, batch)?;
+        let Removed { runs, kept } = remove(host, batch, Removing::Each)?;
         all.runs.extend(runs);
-        all.held.extend(held);
+        // Another process may have removed a run meanwhile.
+        let held = kept.iter().filter(|why| !matches!(why, Undeletable::Unknown(_)));
+        all.held.extend(held.map(|why| why.run().clone()));
     }
     Ok(all)
 }

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use flowcell_contract::Capability;
+use flowcell_contract::{Capability, NodeRunner};
 use flowcell_runtime::{FlowRunner, MemoryBudget, RunOptions, World, memory::MemoryBlobs};
 
 use super::{Host, called::CallableFlows, error::StartError, homes, loaded::LoadedFlow, outside};
 use crate::{
     operate::usage::counted::CountedRunner,
-    world::test_run::{BudgetedBlobs, Clock, FixtureRunner, Fixtures, Stub, VirtualTimers},
+    world::{
+        measure::MeasuringRunner,
+        test_run::{BudgetedBlobs, Clock, FixtureRunner, Fixtures, Stub, VirtualTimers},
+    },
 };
 
 /// Performs [`Host::test_runner`].
@@ -20,8 +23,12 @@ pub(super) fn runner(
 ) -> Result<FlowRunner, StartError> {
     options.input = host.check_input(flow, options.input)?.given;
     let clock = Arc::new(Clock::new(&script));
-    let engine = CountedRunner { engine: host.shared.engine.clone(), usage: host.shared.usage.clone() };
-    let runner = FixtureRunner::new(Arc::new(engine), script.clone(), clock.clone());
+    let (engine, usage) = (host.shared.engine.clone(), host.shared.usage.clone());
+    let engine: Arc<dyn NodeRunner> = match script.probe.clone() {
+        Some(probe) => Arc::new(MeasuringRunner { engine, probe }),
+        None => Arc::new(CountedRunner { engine, usage }),
+    };
+    let runner = FixtureRunner::new(engine, script.clone(), clock.clone());
     let library = CallableFlows::new(host.clone(), homes::bind(host, flow));
     let (homes, pinned) = (library.homes().clone(), library.pin(flow));
     let mut world = World::in_memory(Arc::new(runner), Arc::new(library));

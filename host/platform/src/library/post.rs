@@ -9,15 +9,16 @@ use std::{
     sync::Arc,
 };
 
-use flowcell_flow::{Source, script::ENDING};
+use flowcell_flow::{CheckContext, Source, script::ENDING};
 
 use super::{
-    FlowEntry, FlowLibrary, FlowSource, Found, LibraryError, MAX_FLOWS, MAX_LIBRARY_BYTES, MAX_OLDER_VERSIONS,
-    PostedFlow, PushError, StoredFlow, check_name,
+    FlowEntry, FlowFiles, FlowLibrary, FlowSource, Found, LibraryError, MAX_FLOWS, MAX_LIBRARY_BYTES,
+    MAX_OLDER_VERSIONS, PostedFlow, PushError, StoredFlow, check_name,
     files::{Ending, MIN_VERSION_BYTES},
     name_in_text,
 };
 use crate::{
+    cases::file::file_name,
     host::{
         Host,
         error::LoadError,
@@ -26,8 +27,7 @@ use crate::{
         loading,
     },
     posted::{
-        Expects, Head, MAX_POSTED_BYTES, MAX_POSTED_FILES, MAX_POSTED_PATH_BYTES, NewVersion, PostError, PostedText,
-        PostedVersion, normal_path,
+        Expects, Head, MAX_POSTED_BYTES, NewVersion, PostError, PostedText, PostedVersion, normal_files, shown_path,
     },
 };
 
@@ -52,7 +52,7 @@ impl FlowLibrary {
     ) -> Result<StoredFlow, LibraryError> {
         let name = name_in_text(text)?;
         if self.posted.is_some() {
-            let text = PostedText { text: text.to_owned(), files: normal_files(files)? };
+            let text = PostedText { text: text.to_owned(), files: normal(files)? };
             let expects = after.map_or(Expects::Any, Expects::Version);
             return self.post_version(host, &name, Ending::of_text(&text.text), text, expects);
         }
@@ -99,7 +99,10 @@ impl FlowLibrary {
             // A flow that is only in the store is already there.
             let here = Folder::of_library(beside.folder.clone());
             open.extend(called.filter_map(|name| here.find(&name).map(|(source, _)| source)));
-            let files = normal_files(flow.content.files.clone())?;
+            let mut files = flow.content.files.clone();
+            let cases = beside.cases_beside(&file_name(&name), &source.name)?;
+            files.extend(cases.map(|text| (file_name(&name), text)));
+            let files = normal(files)?;
             flows.push((name, ending, PostedText { text: source.text, files }));
         }
         while let Some((name, ending, text)) = flows.pop() {
@@ -112,6 +115,66 @@ impl FlowLibrary {
             }
         }
         Ok(())
+    }
+
+    /// Returns the text of the file of cases beside the flow in a file, or `None` if there is none.
+    fn cases_beside(&self, stored: &str, flow: &str) -> Result<Option<String>, LibraryError> {
+        let file = Path::new(flow).file_name().and_then(|file| file.to_str()).unwrap_or_default();
+        let stem = file.strip_suffix(ENDING).or_else(|| file.rsplit_once('.').map(|(stem, _)| stem)).unwrap_or(file);
+        let (folder, path) = (Folder::of_library(self.folder.clone()), file_name(stem));
+        if folder.find_file(&path).is_none() {
+            return Ok(None);
+        }
+        let read = folder.read(&path);
+        read.map(Some)
+            .map_err(|why| LibraryError::Files(format!("cannot read `{path}` to post it as `{stored}`: {why}")))
+    }
+
+    /// Returns the files beside a version of a flow, by default the newest: those that were posted with it, or for a
+    /// flow of the folder those that it names, and its file of cases.
+    pub fn files_of(&self, host: &Host, name: &str, version: Option<u32>) -> Result<FlowFiles, LibraryError> {
+        let stored = self.get(name, version)?;
+        let (source, files) = match &stored.posted {
+            Some(posted) => (FlowSource::Store, self.posted_text(name, posted)?.files.clone()),
+            None => {
+                let flow = self.load(host, name, version)?;
+                let mut files = flow.content.files.clone();
+                let cases = self.cases_beside(&file_name(name), &stored.file.display().to_string())?;
+                files.extend(cases.map(|text| (file_name(name), text)));
+                (FlowSource::Folder, files)
+            }
+        };
+        Ok(FlowFiles { version: stored.version, source, files })
+    }
+
+    /// Changes the files beside a posted flow, and adds a version with the text of the newest one. `set` has the texts
+    /// of files by their paths, and `remove` the paths of files that the new version does not have. Fails with
+    /// [`LibraryError::Moved`] if `after` is given and not the newest version, or if another caller posts meanwhile.
+    pub fn change_files(
+        &self,
+        host: &Host,
+        name: &str,
+        (set, remove): (BTreeMap<String, String>, &[String]),
+        after: Option<u32>,
+    ) -> Result<StoredFlow, LibraryError> {
+        check_name(name)?;
+        let Some(posted) = &self.posted else { return Err(LibraryError::NoFiles(self.folder.clone())) };
+        self.refuse_deployed(name)?;
+        let Some((version, text)) = posted.newest_now(name)? else {
+            return Err(LibraryError::Unknown(name.to_owned()));
+        };
+        if after.is_some_and(|after| after != version.version) {
+            return Err(LibraryError::Moved { name: name.to_owned(), newest: version.version });
+        }
+        let ending = Ending::of_file(&version.file).ok_or_else(|| LibraryError::Unknown(name.to_owned()))?;
+        let mut files = text.files.clone();
+        for path in remove {
+            let missing = || LibraryError::Files(format!("the flow has no file `{}` to remove", shown_path(path)));
+            files.remove(path).ok_or_else(missing)?;
+        }
+        files.extend(normal(set)?);
+        let changed = PostedText { text: text.text.clone(), files: normal(files)? };
+        self.post_version(host, name, ending, changed, Expects::Version(version.version))
     }
 
     /// Visits the kept versions of all posted flows, by name and number, also of those that flows of the folder hide. A
@@ -264,23 +327,6 @@ fn to_posted(name: &str, version: PostedVersion, text: &PostedText) -> StoredFlo
 }
 
 /// Checks the files beside a flow, and returns them by their paths without `.`.
-fn normal_files(files: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, LibraryError> {
-    if files.len() > MAX_POSTED_FILES {
-        let why = format!("a flow has at most {MAX_POSTED_FILES} files beside it, not {}", files.len());
-        return Err(LibraryError::Files(why));
-    }
-    let mut normal = BTreeMap::new();
-    for (path, text) in files {
-        let shown: String = path.chars().take(64).flat_map(char::escape_default).collect();
-        let Some(usable) = normal_path(&path) else {
-            return Err(LibraryError::Files(format!(
-                "the path `{shown}` is not relative, leads out of the folder with `..`, or has more than \
-                 {MAX_POSTED_PATH_BYTES} bytes: use a path such as `prompts/ask.md`"
-            )));
-        };
-        if normal.insert(usable, text).is_some() {
-            return Err(LibraryError::Files(format!("two files have the path `{shown}`")));
-        }
-    }
-    Ok(normal)
+fn normal(files: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, LibraryError> {
+    normal_files(files).map_err(LibraryError::Files)
 }

@@ -77,3 +77,14 @@ impl StoredFlow {
         if self.posted.is_some() { FlowSource::Store } else { FlowSource::Folder }
     }
 }
+
+/// The files beside a version of a flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowFiles {
+    /// The version's number.
+    pub version: u32,
+    /// Where the flow is stored.
+    pub source: FlowSource,
+    /// The texts of the files, by their paths.
+    pub files: BTreeMap<String, String>,
+}

@@ -394,6 +394,11 @@ impl Metrics {
         }
     }
 
+    /// Forgets the series of a removed tenant.
+    pub(crate) fn forget(&self, tenant: &Tenant) {
+        own::forget(&self.0, tenant.as_str());
+    }
+
     /// Counts removed runs of a tenant.
     pub(crate) fn count_removed(&self, tenant: &Tenant, runs: u64) {
         if runs > 0 {

@@ -5,7 +5,10 @@ use std::{collections::HashMap, fmt, sync::Arc};
 use flowcell_contract::Tenant;
 use flowcell_runtime::ports::StoreError;
 
-use crate::operate::policy::{OPERATORS, Policy};
+use crate::operate::{
+    account::{AccountRefusal, Granted, Subject},
+    policy::{OPERATORS, Policy},
+};
 
 /// A permission of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,6 +195,9 @@ pub enum Refusal {
     /// The tenant is disabled.
     #[error("the tenant is disabled")]
     TenantDisabled,
+    /// The account of the session is disabled.
+    #[error("the account of the caller is disabled")]
+    AccountDisabled,
 }
 
 impl Refusal {
@@ -203,6 +209,7 @@ impl Refusal {
             Refusal::TokenRevoked => "token_revoked",
             Refusal::TokenExpired => "token_expired",
             Refusal::TenantDisabled => "tenant_disabled",
+            Refusal::AccountDisabled => "account_disabled",
         }
     }
 }
@@ -261,6 +268,17 @@ pub trait Identify: Send + Sync {
 
     /// Revokes the token that a browser got from [`Identify::log_in`]. Every other token stays valid.
     fn log_out(&self, _caller: &Caller) -> Result<(), AuthError> {
+        Ok(())
+    }
+
+    /// Makes a session for a person whom an issuer has identified, with the rights that the operator's rules give. By default,
+    /// no tenant has accounts.
+    fn sign_in(&self, granted: &Granted) -> Result<Login, AccountRefusal> {
+        Err(AccountRefusal::TenantUnknown(granted.tenant.clone()))
+    }
+
+    /// Ends the sessions of a person whom no rule of the operator admits any more.
+    fn end_sessions(&self, _subject: &Subject) -> Result<(), AccountRefusal> {
         Ok(())
     }
 

@@ -4,7 +4,8 @@
 
 use std::{fmt, str::FromStr};
 
-use flowcell_flow::triggers::End;
+use flowcell_contract::text::revealed;
+use flowcell_flow::{is_flow_name, triggers::End};
 use flowcell_runtime::{RunStatus, ports::RunGroup};
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +61,9 @@ impl RetentionRule {
         }
         if self.flow.as_deref() == Some("") {
             return Err("`flow` is empty; leave it out for all flows".into());
+        }
+        if let Some(flow) = self.flow.as_deref().filter(|flow| !is_flow_name(flow)) {
+            return Err(format!("`{}` is not the name of a flow: use letters, digits, `_` and `-`", revealed(flow)));
         }
         self.age_ms().map(drop)
     }
@@ -171,6 +175,7 @@ mod tests {
             ("flow=a", "needs `olderThan` or `keepLatest`"),
             ("", "not of the form `key=value`"),
             ("flow=,keepLatest=1", "`flow` is empty"),
+            ("flow=a b,keepLatest=1", "not the name of a flow"),
             ("olderThan=5m", "the minimum age is 10 minutes"),
             ("olderThan=0d", "the minimum age is 10 minutes"),
             ("olderThan=30", "not an age"),

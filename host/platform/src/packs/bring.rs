@@ -12,7 +12,7 @@ use flowcell_services::{
     egress::{Egress, EgressPolicy},
 };
 
-use super::{Arrival, InstallError, MAX_SIGNATURE, Signature, Source};
+use super::{Arrival, InstallError, MAX_SIGNATURE, Signature, Source, index::MAX_INDEX};
 
 /// The annotation with the signature of an artifact in a registry.
 const ANNOTATION: &str = "flowcell.signature";
@@ -50,18 +50,27 @@ impl PackClient {
     /// Fetches a pack, and its signature if there is one.
     pub async fn fetch(&self, source: &Source) -> Result<Arrival, InstallError> {
         match source {
-            Source::File(file) => read(file),
+            Source::File(file) => read(file, max_pack_bytes()),
             _ if self.offline => Err(InstallError::Offline(source.to_string())),
-            Source::Url(url) => self.download(url).await,
+            Source::Url(url) => self.download(url, max_pack_bytes()).await,
             Source::Registry(reference) => self.pull(reference).await,
         }
     }
 
-    async fn download(&self, url: &str) -> Result<Arrival, InstallError> {
+    /// Fetches an index of packs from a file or an address, with its signature if there is one.
+    pub async fn fetch_index(&self, place: &str) -> Result<Arrival, InstallError> {
+        match place.contains("://") {
+            true if self.offline => Err(InstallError::Offline(place.to_owned())),
+            true => self.download(place, MAX_INDEX).await,
+            false => read(Path::new(place), MAX_INDEX),
+        }
+    }
+
+    async fn download(&self, url: &str, most: usize) -> Result<Arrival, InstallError> {
         let get = async |url: &str, most| {
             distribution::download(&self.egress, url, most).await.map_err(InstallError::Outside)
         };
-        let bytes = get(url, max_pack_bytes()).await?.ok_or_else(|| InstallError::Nothing(url.to_owned()))?;
+        let bytes = get(url, most).await?.ok_or_else(|| InstallError::Nothing(url.to_owned()))?;
         let (path, query) = url.split_at(url.find(['?', '#']).unwrap_or(url.len()));
         let beside = get(&format!("{path}{ENDING}{query}"), MAX_SIGNATURE).await?;
         let signature = beside.map(|bytes| parse_signature(&String::from_utf8_lossy(&bytes))).transpose()?;
@@ -123,7 +132,7 @@ pub fn signature_file(pack: &Path) -> PathBuf {
     path.into()
 }
 
-fn read(file: &Path) -> Result<Arrival, InstallError> {
+fn read(file: &Path, most: usize) -> Result<Arrival, InstallError> {
     let bounded = |path: &Path, most: usize| -> Result<Option<Vec<u8>>, InstallError> {
         let mut bytes = Vec::new();
         let read = File::open(path).and_then(|file| file.take(most as u64 + 1).read_to_end(&mut bytes));
@@ -133,7 +142,7 @@ fn read(file: &Path) -> Result<Arrival, InstallError> {
         }
     };
     // One byte more than the limit reveals a file that is too large.
-    let bytes = bounded(file, max_pack_bytes())?.ok_or_else(|| InstallError::Nothing(file.display().to_string()))?;
+    let bytes = bounded(file, most)?.ok_or_else(|| InstallError::Nothing(file.display().to_string()))?;
     let beside = bounded(&signature_file(file), MAX_SIGNATURE)?;
     let signature = beside.map(|bytes| parse_signature(&String::from_utf8_lossy(&bytes))).transpose()?;
     Ok(Arrival { source: Source::File(file.to_owned()), bytes, signature })

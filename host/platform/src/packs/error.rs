@@ -125,6 +125,21 @@ pub enum InstallError {
         /// The digest of the file.
         found: Digest,
     },
+    /// An index is not valid, or does not have the pack.
+    #[error("the index: {0}")]
+    Index(String),
+    /// The source has other bytes than an index says.
+    #[error("{id} from {origin} is {found}, but the index says {indexed}")]
+    Poisoned {
+        /// The name and version of the pack.
+        id: PackId,
+        /// The source of the pack.
+        origin: String,
+        /// The digest in the index.
+        indexed: String,
+        /// The digest of the fetched pack.
+        found: Digest,
+    },
     /// The source needs a connection, but the client is offline.
     #[error("{0} is not downloaded, and `--offline` forbids connections")]
     Offline(String),
@@ -150,6 +165,9 @@ impl InstallError {
             }
             InstallError::Untrusted { .. } => {
                 "the trust file (`--trust`) lists the trusted keys and the names that they may sign"
+            }
+            InstallError::Poisoned { .. } => {
+                "the pack was changed after the index was built, or one of the two is forged: ask the publisher of the index"
             }
             InstallError::Missing { .. } | InstallError::Damaged { .. } => "download it with `flowcell node install`",
             InstallError::Refused { .. } => {

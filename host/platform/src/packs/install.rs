@@ -63,7 +63,7 @@ impl Arrival {
 }
 
 /// Refuses a name that a flow or a list of trusted keys cannot contain.
-fn check_name(name: &str) -> Result<(), PackErrorKind> {
+pub(super) fn check_name(name: &str) -> Result<(), PackErrorKind> {
     let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
     match plain && (1..=MAX_NAME).contains(&name.len()) {
         true => Ok(()),

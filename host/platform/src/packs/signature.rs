@@ -37,6 +37,11 @@ fn statement(id: &PackId, digest: &Digest) -> String {
     format!("flowcell pack\nname: {}\nversion: {}\ndigest: {digest}\n", id.name, id.version)
 }
 
+/// Returns the signed text of an index. It differs from that of every pack.
+fn index_statement(digest: &Digest) -> String {
+    format!("flowcell index\ndigest: {digest}\n")
+}
+
 impl PackKey {
     /// Reads a key: 64 hexadecimal digits, the seed of an ed25519 key.
     pub fn read(source: &KeySource) -> Result<PackKey, InstallError> {
@@ -66,8 +71,17 @@ impl PackKey {
 
     /// Signs a pack.
     pub fn sign(&self, id: &PackId, digest: &Digest) -> Signature {
+        self.sign_text(&statement(id, digest))
+    }
+
+    /// Signs an index of packs.
+    pub fn sign_index(&self, digest: &Digest) -> Signature {
+        self.sign_text(&index_statement(digest))
+    }
+
+    fn sign_text(&self, text: &str) -> Signature {
         let mut bytes = [0; 64];
-        bytes.copy_from_slice(self.0.sign(statement(id, digest).as_bytes()).as_ref());
+        bytes.copy_from_slice(self.0.sign(text.as_bytes()).as_ref());
         Signature { key: self.public(), bytes }
     }
 }
@@ -75,8 +89,17 @@ impl PackKey {
 impl Signature {
     /// Returns whether the signature is valid for this pack. It does not check whether the key is trusted.
     pub fn is_valid_for(&self, id: &PackId, digest: &Digest) -> bool {
+        self.is_valid_for_text(&statement(id, digest))
+    }
+
+    /// Returns whether the signature is valid for this index. It does not check whether the key is trusted.
+    pub fn is_valid_for_index(&self, digest: &Digest) -> bool {
+        self.is_valid_for_text(&index_statement(digest))
+    }
+
+    fn is_valid_for_text(&self, text: &str) -> bool {
         let key = UnparsedPublicKey::new(&ED25519, self.key.0);
-        key.verify(statement(id, digest).as_bytes(), &self.bytes).is_ok()
+        key.verify(text.as_bytes(), &self.bytes).is_ok()
     }
 }
 
@@ -179,6 +202,9 @@ mod tests {
             assert!(!signature.is_valid_for(&other.parse().unwrap(), &digest), "{other}");
         }
         assert!(!signature.is_valid_for(&id, &Digest("b".repeat(64).into())));
+        assert!(!signature.is_valid_for_index(&digest), "a signature of a pack is none of an index");
+        let of_index = key.sign_index(&digest);
+        assert!(of_index.is_valid_for_index(&digest) && !of_index.is_valid_for(&id, &digest));
         let other = PackKey::make(&folder.path().join("other")).unwrap();
         assert!(!Signature { key: other.public(), ..signature }.is_valid_for(&id, &digest));
         assert!(PackKey::make(&folder.path().join("other")).is_err(), "a key that is there is not lost");

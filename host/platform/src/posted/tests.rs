@@ -193,3 +193,22 @@ fn paths_of_files_beside_a_flow_stay_beside_it() {
         assert_eq!(normal_path(path), None, "{path:?}");
     }
 }
+
+#[test]
+fn paths_of_files_beside_a_flow_are_plain() {
+    let files = |path: &str| normal_files([(path.to_owned(), "text".to_owned())].into());
+    for (path, normal) in [("a.md", "a.md"), ("./prompts/a b.md", "prompts/a b.md"), ("ünï/字.md", "ünï/字.md")] {
+        assert_eq!(files(path).unwrap().into_keys().collect::<Vec<_>>(), [normal]);
+    }
+    let long = "a".repeat(MAX_POSTED_PATH_BYTES + 1);
+    let hostile =
+        ["", ".", "..", "../a", "a/../../b", "/a", "a//b", "a/", "a\\b", "a\0b", "a\nb", ".env", "a/.git/b", &long];
+    for path in hostile.into_iter().chain(["a\u{202e}dm.md", "a\u{200b}.md", "\u{feff}a.md", "a\u{e0041}"]) {
+        let why = files(path).unwrap_err();
+        assert!(why.is_ascii() && why.len() < 500, "{path:?}: {why}");
+    }
+    let double = [("a.md", "1"), ("./a.md", "2")].map(|(path, text)| (path.to_owned(), text.to_owned()));
+    assert!(normal_files(double.into()).unwrap_err().contains("two files"));
+    let many = (0..=MAX_POSTED_FILES).map(|at| (at.to_string(), String::new()));
+    assert!(normal_files(many.collect()).unwrap_err().contains("at most 256 files"));
+}

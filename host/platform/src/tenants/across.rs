@@ -3,7 +3,10 @@
 use std::cmp::{Ordering, Reverse};
 
 use flowcell_contract::{RunId, Tenant};
-use flowcell_runtime::ports::{Filter, RunRow, Runs, StoreError};
+use flowcell_runtime::{
+    limits::MAX_READ_RUNS,
+    ports::{Filter, RunRow, Runs, StoreError},
+};
 
 /// The place of a run in the list of all tenants: the order is that of the times of the starts, the latest first, then
 /// that of the names of the tenants, then that of each tenant's own list.
@@ -45,18 +48,61 @@ impl RunPlace {
     }
 }
 
+/// The first character of a cursor that is a time, and no place of a run.
+const TIME_MARK: char = '@';
+
+/// The beginning of a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PageStart {
+    /// The page begins after this run.
+    After(RunPlace),
+    /// The page begins with the runs that began at this time, in milliseconds since 1970.
+    At(u64),
+}
+
+impl PageStart {
+    /// Writes the beginning as text.
+    pub fn to_text(&self) -> String {
+        match self {
+            PageStart::After(place) => place.to_text(),
+            PageStart::At(time) => format!("{TIME_MARK}{time}"),
+        }
+    }
+
+    /// Parses [`PageStart::to_text`].
+    pub fn parse(text: &str) -> Option<PageStart> {
+        match text.strip_prefix(TIME_MARK) {
+            Some(time) => time.parse().ok().map(PageStart::At),
+            None => RunPlace::parse(text).map(PageStart::After),
+        }
+    }
+
+    /// Returns the time of the first run that the page may have.
+    fn time(&self) -> u64 {
+        match self {
+            PageStart::After(place) => place.created,
+            PageStart::At(time) => *time,
+        }
+    }
+}
+
 /// A page of the runs of several tenants. The tenants are read some at a time, in any order.
+///
+/// The search of one tenant ends after [`MAX_READ_RUNS`] runs. The page then has the runs that began after the time at
+/// which the search ended, of all tenants, and the next page begins at that time.
 pub struct RunsAcross {
     filter: Filter,
-    after: Option<RunPlace>,
+    start: Option<PageStart>,
     found: Vec<(Tenant, RunRow)>,
+    /// The latest time at which the search of a tenant ended before its end.
+    searched_to: Option<u64>,
 }
 
 impl RunsAcross {
-    /// Begins the list of the runs that a filter selects, from the first one after `after`, with at most `filter.limit`
-    /// runs. The cursor of the filter itself does not apply.
-    pub fn new(filter: Filter, after: Option<RunPlace>) -> RunsAcross {
-        RunsAcross { filter, after, found: Vec::new() }
+    /// Begins the list of the runs that a filter selects, from `start` on, with at most `filter.limit` runs. The cursor of
+    /// the filter itself does not apply.
+    pub fn new(filter: Filter, start: Option<PageStart>) -> RunsAcross {
+        RunsAcross { filter, start, found: Vec::new(), searched_to: None }
     }
 
     /// Reads the lists of some tenants, of none more than `filter.limit` rows.
@@ -64,15 +110,22 @@ impl RunsAcross {
         let limit = self.filter.limit;
         for tenant in tenants {
             let mut own = Filter { after: None, ..self.filter.clone() };
-            if let Some(place) = &self.after {
-                let exists = *tenant == place.tenant && runs.run(tenant, &place.run)?.is_some();
-                place.narrow(tenant, exists, &mut own);
+            match &self.start {
+                Some(PageStart::After(place)) => {
+                    let exists = *tenant == place.tenant && runs.run(tenant, &place.run)?.is_some();
+                    place.narrow(tenant, exists, &mut own);
+                }
+                Some(PageStart::At(time)) => {
+                    let before = time.saturating_add(1);
+                    own.before = Some(own.before.map_or(before, |given| given.min(before)));
+                }
+                None => {}
             }
             // Runs that began before the last one of a full page are not part of it.
             if let Some((_, last)) = self.found.last().filter(|_| self.found.len() >= limit) {
                 own.since = Some(own.since.map_or(last.created, |since| since.max(last.created)));
             }
-            let rows = runs.runs(tenant, &own)?;
+            let rows = self.search(runs, tenant, own)?;
             if rows.is_empty() {
                 continue;
             }
@@ -86,9 +139,34 @@ impl RunsAcross {
         Ok(())
     }
 
-    /// Returns the runs, the latest first.
-    pub fn into_rows(self) -> Vec<(Tenant, RunRow)> {
-        self.found
+    /// Searches the runs of one tenant, and records the time at which the search ends.
+    fn search(&mut self, runs: &dyn Runs, tenant: &Tenant, mut own: Filter) -> Result<Vec<RunRow>, StoreError> {
+        let mut rows = Vec::new();
+        loop {
+            let page = runs.search(tenant, &own, MAX_READ_RUNS)?;
+            own.limit -= page.rows.len();
+            rows.extend(page.rows);
+            let Some(to) = page.searched_to else { return Ok(rows) };
+            // A page that ends at the time of its beginning would be followed by itself.
+            if self.start.as_ref().is_some_and(|start| start.time() <= to.created) {
+                (own.after, own.after_place) = (None, Some(to));
+                continue;
+            }
+            self.searched_to = self.searched_to.max(Some(to.created));
+            return Ok(rows);
+        }
+    }
+
+    /// Returns the runs, the latest first. If the search has ended before a full page, also returns the time at which the
+    /// next page begins.
+    pub fn into_page(mut self) -> (Vec<(Tenant, RunRow)>, Option<u64>) {
+        let Some(to) = self.searched_to else { return (self.found, None) };
+        let whole = self.found.partition_point(|(_, row)| row.created > to);
+        if whole >= self.filter.limit {
+            return (self.found, None);
+        }
+        self.found.truncate(whole);
+        (self.found, Some(to))
     }
 }
 
@@ -100,6 +178,9 @@ mod tests {
     fn a_place_is_read_as_it_was_written() {
         let place = RunPlace { created: 7, tenant: Tenant::from("a"), run: RunId::from("job.1:x/[2]") };
         assert_eq!(RunPlace::parse(&place.to_text()), Some(place));
+        let start = PageStart::At(7);
+        assert_eq!(PageStart::parse(&start.to_text()), Some(start));
+        assert_eq!(PageStart::parse("@x"), None);
         for wrong in ["", "7", "7:a", "7::r", "7:a:", "-1:a:r", "x:a:r", "99999999999999999999:a:r"] {
             assert_eq!(RunPlace::parse(wrong), None, "{wrong}");
         }

@@ -15,6 +15,7 @@ use super::{TenantError, Tenants, deletion::TOMBSTONE};
 use crate::{
     Host,
     operate::{
+        account::{AccountRefusal, Granted, Subject},
         identity::{AuthError, Caller, Identify, Local, Login, OwnToken, Refusal},
         policy::Policy,
         record::TENANT,
@@ -108,6 +109,14 @@ impl Identify for Callers {
 
     fn log_out(&self, caller: &Caller) -> Result<(), AuthError> {
         self.tenants.log_out(caller)
+    }
+
+    fn sign_in(&self, granted: &Granted) -> Result<Login, AccountRefusal> {
+        self.tenants.sign_in(granted)
+    }
+
+    fn end_sessions(&self, subject: &Subject) -> Result<(), AccountRefusal> {
+        self.tenants.end_sessions(subject)
     }
 
     fn note(&self, caller: &Caller, action: &str, subject: &str) -> Result<(), AuthError> {

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{
-    TOKEN, TenantError, Tenants, audit,
+    TOKEN, TenantError, Tenants, accounts, audit,
     audit::Outcome,
     login,
     token::Token,
@@ -236,6 +236,7 @@ fn remove_documents(tenants: &Tenants, name: &str) -> Result<(), TenantError> {
         tenants.uses.forget(&row.id);
         remove::<LastUse>(tenants, TOKEN_USE, &row.id)?;
     }
+    accounts::remove_of(tenants, name)?;
     login::remove_codes(tenants, |code| code.is_of(name))?;
     remove::<Policy>(tenants, POLICY, name)?;
     remove_jobs_and_report(tenants, &Tenant::from(name))

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Outcome, TOKEN, TenantError, Tenants,
+    Outcome, TOKEN, TenantError, Tenants, accounts,
     token::{Token, check_scopes, hash_secret, new_secret, split_token},
 };
 use crate::operate::identity::{AuthError, Caller, Identify, Login, Refusal, Scope};
@@ -15,6 +15,8 @@ use crate::operate::identity::{AuthError, Caller, Identify, Login, Refusal, Scop
 pub const CODE_LIFETIME_MS: u64 = 2 * 60 * 1_000;
 /// Lifetime of the token of a browser in milliseconds.
 pub const LOGIN_LIFETIME_MS: u64 = 12 * 60 * 60 * 1_000;
+/// Maximum number of codes of a tenant that callers have made and no login has used, within their lifetime.
+pub const MAX_OPEN_CODES: usize = 20;
 /// The kind of the documents of one-time codes, by their ids.
 const CODE: &str = "login-code";
 /// The prefix of every one-time code.
@@ -29,6 +31,25 @@ pub(super) struct Code {
     hash: String,
     scopes: Vec<String>,
     expires: u64,
+    /// The id of the token that has made the code, and with which the login ends. `None` for a code of the operator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    parent: Option<String>,
+}
+
+/// A code that a caller may not make.
+#[derive(Debug, thiserror::Error)]
+pub enum CodeError {
+    /// The caller has no token of its own, or that of a browser.
+    #[error(
+        "only a token of a tenant makes codes, and neither the login of a browser nor a token of the operators does"
+    )]
+    NotAToken,
+    /// The tenant has too many codes.
+    #[error("the tenant has {MAX_OPEN_CODES} codes that were not used: use one, or try again in two minutes")]
+    TooMany,
+    /// The scopes or the tenant are refused.
+    #[error(transparent)]
+    Tenant(#[from] TenantError),
 }
 
 impl Code {
@@ -45,11 +66,40 @@ pub fn create_code(tenants: &Tenants, tenant: &str, scopes: &[String]) -> Result
     check_scopes(tenant, scopes)?;
     let now = tenants.host.now();
     remove_codes(tenants, |code| now >= code.expires)?;
+    add_code(tenants, tenant, scopes, None)
+}
+
+/// Makes a code for a caller with a token of a tenant. The login has these scopes, all of which the caller must have, or
+/// without scopes those of the caller. It ends with the caller's token.
+pub fn create_code_for(tenants: &Tenants, caller: &Caller, scopes: &[String]) -> Result<String, CodeError> {
+    let tenant = caller.tenant.as_str();
+    let Some(id) = caller.token.as_deref().filter(|_| !caller.is_operator()) else { return Err(CodeError::NotAToken) };
+    // A login that was made by a login would not end with the first token.
+    let known = tenants.get::<Token>(TOKEN, id)?;
+    if known.is_none_or(|(known, _)| known.is_login) {
+        return Err(CodeError::NotAToken);
+    }
+    tenants.tenant(tenant)?;
+    check_scopes(tenant, scopes)?;
+    let now = tenants.host.now();
+    remove_codes(tenants, |code| now >= code.expires)?;
+    let open = tenants.all::<Code>(CODE)?.into_iter().filter(|(_, code)| code.is_of(tenant) && code.parent.is_some());
+    if open.count() >= MAX_OPEN_CODES {
+        return Err(CodeError::TooMany);
+    }
+    let own = caller.scopes.names();
+    Ok(add_code(tenants, tenant, if scopes.is_empty() { &own[..] } else { scopes }, Some(id))?)
+}
+
+/// Stores a new code.
+fn add_code(tenants: &Tenants, tenant: &str, scopes: &[String], parent: Option<&str>) -> Result<String, TenantError> {
+    let now = tenants.host.now();
     let all = || Scope::of_tenants().map(|scope| scope.name().to_owned()).collect();
     let scopes = if scopes.is_empty() { all() } else { scopes.to_vec() };
     let (id, secret) = new_secret();
     let expires = now.saturating_add(CODE_LIFETIME_MS);
-    let code = Code { tenant: tenant.to_owned(), hash: hash_secret(&secret), scopes, expires };
+    let parent = parent.map(str::to_owned);
+    let code = Code { tenant: tenant.to_owned(), hash: hash_secret(&secret), scopes, expires, parent };
     if !tenants.put(CODE, &id, Some(&code), 0)? {
         return Err(TenantError::Changed(id));
     }
@@ -69,7 +119,7 @@ pub(super) fn remove_codes(tenants: &Tenants, is_due: impl Fn(&Code) -> bool) ->
     Ok(())
 }
 
-/// Exchanges a one-time code or a token of a tenant for the token of a browser.
+/// Exchanges a one-time code or a token, of a tenant or of the operators, for the token of a browser.
 pub(super) fn log_in(tenants: &Tenants, proof: &str) -> Result<Login, AuthError> {
     match proof.strip_prefix(PREFIX).and_then(|code| code.split_once('_')) {
         Some((id, secret)) => with_code(tenants, id, secret),
@@ -91,14 +141,24 @@ fn with_code(tenants: &Tenants, id: &str, secret: &str) -> Result<Login, AuthErr
     if !is_first || tenants.host.now() >= code.expires || tenant.disabled {
         return Err(tenants.reject_token(&code.tenant, id));
     }
-    new_login(&tenants.acting_as(&Arc::from(id)), &code.tenant, code.scopes, None)
+    // The login of a code whose maker is revoked would end at once.
+    if let Some(parent) = &code.parent
+        && is_revoked(tenants, parent)?
+    {
+        return Err(tenants.reject_token(&code.tenant, id));
+    }
+    new_login(&tenants.acting_as(&Arc::from(id)), &code.tenant, code.scopes, code.parent)
+}
+
+/// Returns whether a token is not valid any more.
+fn is_revoked(tenants: &Tenants, id: &str) -> Result<bool, AuthError> {
+    let found = tenants.get::<Token>(TOKEN, id).map_err(|_| AuthError::Unavailable)?;
+    Ok(found.is_none_or(|(token, _)| token.refusal_at(tenants.host.now()).is_some()))
 }
 
 fn with_token(tenants: &Tenants, token: &str) -> Result<Login, AuthError> {
     let caller = tenants.identify(Some(token))?;
-    let (Some((id, _)), false) = (split_token(token), caller.is_operator()) else {
-        return Err(AuthError::Unknown);
-    };
+    let Some((id, _)) = split_token(token) else { return Err(AuthError::Unknown) };
     let known = tenants.get::<Token>(TOKEN, id).map_err(|_| AuthError::Unavailable)?;
     if known.is_none_or(|(known, _)| known.is_login) {
         return Err(AuthError::Unknown);
@@ -123,8 +183,12 @@ pub(super) fn log_out(tenants: &Tenants, caller: &Caller) -> Result<(), AuthErro
     }
 }
 
-/// Returns the reason why the parent of a token is not valid. Returns `None` if it is, or if the token has no parent.
+/// Returns the reason why the parent or the account of a token is not valid. Returns `None` if it is, or if the token has
+/// neither.
 pub(super) fn parent_refusal(tenants: &Tenants, token: &Token) -> Result<Option<Refusal>, AuthError> {
+    if let Some(account) = &token.account {
+        return accounts::refusal(tenants, account);
+    }
     let Some(parent) = &token.parent else { return Ok(None) };
     let parent = tenants.get::<Token>(TOKEN, parent).map_err(|_| AuthError::Unavailable)?;
     Ok(parent.map_or(Some(Refusal::TokenUnknown), |(parent, _)| parent.refusal_at(tenants.host.now())))

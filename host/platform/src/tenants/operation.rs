@@ -12,7 +12,7 @@ use flowcell_runtime::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{OPERATOR, TenantError, Tenants, audit::Outcome, deletion};
+use super::{OPERATOR, TenantError, Tenants, accounts, audit::Outcome, deletion};
 use crate::{
     FlowLibrary, StartError,
     drive::{
@@ -20,7 +20,8 @@ use crate::{
         triggers::operation::{TriggerAdmin, TriggerOperation},
     },
     files::operation::FileOperation,
-    host::retention::{DeleteError, Removal},
+    forms::operation::FormOperation,
+    host::retention::Removal,
     operate::{documents::to_json, policy::Policy, vault::Hidden},
 };
 
@@ -90,6 +91,23 @@ pub enum Operation {
         /// The token's id.
         id: String,
     },
+    /// Lists the accounts.
+    ListAccounts {
+        /// Lists only the accounts of this tenant. `None` lists those of all tenants.
+        tenant: Option<String>,
+    },
+    /// Enables an account, or disables it and ends its sessions.
+    EnableAccount {
+        /// The account's id.
+        id: String,
+        /// True to enable the account, false to disable it.
+        enabled: bool,
+    },
+    /// Removes an account, and ends its sessions.
+    DeleteAccount {
+        /// The account's id.
+        id: String,
+    },
     /// Shows an audit log.
     Audit {
         /// The tenant of the log.
@@ -109,6 +127,15 @@ pub enum Operation {
         trigger: Option<(String, String)>,
         /// The operation on the trigger. `None` shows it.
         act: Option<TriggerOperation>,
+    },
+    /// Handles a request about the links of a tenant's forms.
+    Form {
+        /// The tenant of the links.
+        tenant: String,
+        /// The folder with the flows of `local`.
+        folder: PathBuf,
+        /// The request.
+        request: FormOperation,
     },
     /// Verifies the hash chain of a tenant's audit log.
     VerifyAudit {
@@ -236,9 +263,20 @@ pub(super) fn operate(tenants: &Tenants, operation: &Operation) -> Result<Json, 
         }
         Operation::ListTokens { tenant } => Ok(to_json("tokens", &tenants.tokens(tenant.as_deref())?)?),
         Operation::RevokeToken { id } => tenants.revoke_token(id).map(|()| done),
+        Operation::ListAccounts { tenant } => Ok(to_json("accounts", &accounts::list(tenants, tenant.as_deref())?)?),
+        Operation::EnableAccount { id, enabled } => accounts::enable(tenants, id, *enabled).map(|()| done),
+        Operation::DeleteAccount { id } => accounts::delete(tenants, id).map(|()| done),
         Operation::Audit { tenant, after, limit } => Ok(to_json("audit", &tenants.audit(tenant, *after, *limit)?)?),
         Operation::Trigger { tenant, folder, trigger, act } => {
             Ok(to_json("triggers", &act_on_trigger(tenants, tenant, folder, trigger.as_ref(), act.as_ref())?)?)
+        }
+        Operation::Form { tenant, folder, request } => {
+            let host = tenants.host.for_tenant(tenants.existing_tenant(tenant)?);
+            let (result, noted) = request.perform(&host, &FlowLibrary::of_host(folder, &host), OPERATOR)?;
+            if let Some((action, subject)) = noted {
+                tenants.note(tenant, action, &subject, Outcome::Done)?;
+            }
+            Ok(to_json("forms", &result)?)
         }
         Operation::SetSecret { tenant, name, value, origins, lasts } => {
             let (vault, tenant) = (tenants.vault(), tenants.existing_tenant(tenant)?);
@@ -297,16 +335,10 @@ fn delete_runs(tenants: &Tenants, tenant: &str, runs: &[RunId]) -> Result<Json, 
     let mut runs = runs.to_vec();
     runs.sort();
     runs.dedup();
-    let deleted = host.delete_runs(&runs);
-    let held = match &deleted {
-        Ok(()) => &[][..],
-        Err(DeleteError::Held(held)) => held,
-        Err(_) => &runs,
-    };
-    for run in runs.iter().filter(|run| !held.contains(run)) {
+    host.delete_runs(&runs)?;
+    for run in &runs {
         tenants.note(tenant, "run.delete", run.as_str(), Outcome::Done)?;
     }
-    deleted?;
     let swept = host.sweep().map_err(|error| error.to_store_error())?;
     Ok(to_json("runs", &CollectedRuns { runs, held: Vec::new(), swept })?)
 }

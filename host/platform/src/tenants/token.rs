@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{
-    Outcome, TOKEN, TenantError, Tenants, is_valid_name,
+    MAX_NAME, Outcome, TOKEN, TenantError, Tenants,
     token_use::{IN_USE_MS, LastUse, TOKEN_USE, expiry_warning},
 };
 use crate::operate::{
+    account::Granted,
     identity::{AuthError, Caller, OwnToken, Refusal, Scope, Scopes},
     policy::OPERATORS,
 };
@@ -41,6 +42,9 @@ pub(super) struct Token {
     /// True for the token of a browser, which a logout revokes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) is_login: bool,
+    /// The account whose session the token is. It is no longer valid once the account is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) account: Option<String>,
 }
 
 /// A token as operators see it, without its secret.
@@ -81,6 +85,12 @@ pub struct NewToken {
     pub token: String,
     /// The time when it expires, in milliseconds since 1970. `None` means never.
     pub expires: Option<u64>,
+}
+
+/// Returns whether a name consists of 1 to [`MAX_NAME`] letters, digits, `-` and `_`.
+pub(super) fn is_valid_name(name: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(fits)
 }
 
 /// Splits a token into its id and its secret.
@@ -209,7 +219,7 @@ impl Tenants {
             self.check_token_name(tenant, name)?;
         }
         check_scopes(tenant, scopes)?;
-        self.add_token(lasts, |hash, created, expires| Token {
+        self.add_token(new_secret(), lasts, |hash, created, expires| Token {
             tenant: tenant.to_owned(),
             hash,
             scopes: scopes.to_vec(),
@@ -220,6 +230,7 @@ impl Tenants {
             revoked: None,
             parent: None,
             is_login: false,
+            account: None,
         })
     }
 
@@ -231,7 +242,7 @@ impl Tenants {
         parent: Option<String>,
         lasts: u64,
     ) -> Result<NewToken, TenantError> {
-        self.add_token(Some(lasts), |hash, created, expires| Token {
+        self.add_token(new_secret(), Some(lasts), |hash, created, expires| Token {
             tenant: tenant.to_owned(),
             hash,
             scopes,
@@ -242,16 +253,41 @@ impl Tenants {
             revoked: None,
             parent,
             is_login: true,
+            account: None,
         })
     }
 
-    /// Stores a new token. `token` makes it from the hash of its secret, the time, and the time when it expires.
+    /// Creates the token of a session of an account, which has a name and an id. `secret` is the id and the secret of the
+    /// token.
+    pub(super) fn create_session_token(
+        &self,
+        granted: &Granted,
+        (name, account): (&str, &str),
+        secret: (String, String),
+    ) -> Result<NewToken, TenantError> {
+        self.add_token(secret, Some(granted.lasts), |hash, created, expires| Token {
+            tenant: granted.tenant.clone(),
+            hash,
+            scopes: granted.scopes.clone(),
+            name: name.to_owned(),
+            note: if granted.is_machine { "machine" } else { "console" }.to_owned(),
+            created,
+            expires,
+            revoked: None,
+            parent: None,
+            is_login: true,
+            account: Some(account.to_owned()),
+        })
+    }
+
+    /// Stores a new token with this id and secret. `token` makes it from the hash of its secret, the time, and the time when
+    /// it expires.
     fn add_token(
         &self,
+        (id, secret): (String, String),
         lasts: Option<u64>,
         token: impl FnOnce(String, u64, Option<u64>) -> Token,
     ) -> Result<NewToken, TenantError> {
-        let (id, secret) = new_secret();
         let created = self.host.now();
         let expires = lasts.map(|lasts| created.saturating_add(lasts));
         let token = token(hash_secret(&secret), created, expires);

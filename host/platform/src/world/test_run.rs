@@ -21,7 +21,7 @@ use flowcell_runtime::{
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 
-use crate::world::simulate::Simulate;
+use crate::world::{measure::Probe, simulate::Simulate};
 
 /// The fixture of a node. The node itself does not run.
 #[derive(Clone, Debug)]
@@ -63,6 +63,8 @@ pub struct Fixtures {
     pub seed: u64,
     /// Maximum size in bytes of events and files in memory. Default: the limit of a run.
     pub most_bytes: Option<u64>,
+    /// Receives the measurements of attempts. `None`: attempts are not measured.
+    pub probe: Option<Arc<Probe>>,
 }
 
 /// Files in memory, within a budget. The run ends when the budget is used up.

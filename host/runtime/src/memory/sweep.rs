@@ -3,11 +3,11 @@
 use flowcell_contract::{RunId, Tenant};
 
 use super::MemoryJournal;
-use crate::ports::{StoreError, Sweep, Swept};
+use crate::ports::{Removed, Removing, StoreError, Sweep, Swept};
 
 impl Sweep for MemoryJournal {
-    fn forget(&self, tenant: &Tenant, run: &RunId) {
-        self.runs.lock().forget(tenant, run);
+    fn remove(&self, tenant: &Tenant, runs: &[RunId], removing: Removing) -> Result<Removed, StoreError> {
+        Ok(self.runs.lock().remove(tenant, runs, removing))
     }
 
     /// Removes no blobs, because blobs in memory end with the process.

@@ -11,6 +11,9 @@ impl Journal for MemoryJournal {
     fn append(&self, entry: Entry) {
         let (durable, next_seq) = (entry.durable.clone(), entry.unit.next_seq());
         let mut runs = self.runs.lock();
+        if runs.refuses(&entry) {
+            return durable.refuse();
+        }
         self.tables.lock().apply(&entry);
         runs.append(entry);
         drop(runs);
@@ -21,6 +24,10 @@ impl Journal for MemoryJournal {
 
     fn children_of(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {
         Ok(self.runs.lock().children(tenant, run))
+    }
+
+    fn repeats_of(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {
+        Ok(self.runs.lock().repeats(tenant, run))
     }
 
     fn find(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Record>, StoreError> {

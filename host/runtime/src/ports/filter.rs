@@ -2,7 +2,12 @@
 
 use std::{fmt, num::ParseIntError, str::FromStr};
 
-use flowcell_contract::RunId;
+use flowcell_contract::{RunId, code};
+use flowcell_flow::{
+    is_flow_name,
+    labels::{LabelError, check_stored_label},
+    limits::LABELS,
+};
 
 /// The selection of runs for a list. All given members must match.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -45,6 +50,101 @@ pub struct Filter {
     pub after_place: Option<ListPlace>,
     /// The maximum number of runs. The latest come first.
     pub limit: usize,
+}
+
+/// The stored names of the statuses of runs.
+const STATUSES: [&str; 6] = ["active", "parked", "needs_attention", "succeeded", "failed", "cancelled"];
+
+impl Filter {
+    /// Checks that the filter can select a run. The error is a sentence for people: which member is wrong, and why.
+    pub fn check(&self) -> Result<(), String> {
+        self.check_numbers()?;
+        self.check_labels()?;
+        if self.flow.as_deref().is_some_and(|flow| !is_flow_name(flow)) {
+            return Err("`flow` is not the name of a flow: use 1 to 64 letters, digits, `_` and `-`".into());
+        }
+        for (member, run) in [("parent", &self.parent), ("retryOf", &self.retry_of)] {
+            if run.as_ref().is_some_and(|run| !RunId::is_named_by(run.as_str())) {
+                return Err(format!(
+                    "`{member}` is not the id of a run: use 1 to {} letters, digits, and - _ . : / [ ]",
+                    RunId::MAX_BYTES
+                ));
+            }
+        }
+        for (member, text) in [("node", &self.node), ("trigger", &self.trigger)] {
+            let is_wrong = |text: &String| text.is_empty() || text.chars().any(|c| c.is_control() || c.is_whitespace());
+            if text.as_ref().is_some_and(is_wrong) {
+                return Err(format!("`{member}` must be a text without spaces and control characters"));
+            }
+        }
+        // A component may choose any code.
+        if self.error.as_ref().is_some_and(|code| code.is_empty() || code.chars().any(char::is_control)) {
+            return Err("`error` must be a code, such as `http_timeout`".into());
+        }
+        if self.text.as_deref().is_some_and(|text| !text.contains(char::is_alphanumeric)) {
+            return Err("`text` needs a word of letters or digits".into());
+        }
+        self.check_status()
+    }
+
+    fn check_numbers(&self) -> Result<(), String> {
+        let largest = [self.since, self.before, self.min_duration_ms, self.max_duration_ms].into_iter().flatten().max();
+        if largest.is_some_and(|number| i64::try_from(number).is_err()) {
+            return Err("times and durations must be below 2^63 milliseconds".into());
+        }
+        if self.version.is_some_and(|version| version == 0 || i32::try_from(version).is_err()) {
+            return Err("`version` must be at least 1 and below 2^31".into());
+        }
+        if self.before.is_some_and(|before| before <= self.since.unwrap_or(0)) {
+            return Err("`before` must be later than `since`, and later than 1970".into());
+        }
+        if self.max_duration_ms.is_some_and(|max| self.min_duration_ms.is_some_and(|min| min > max)) {
+            return Err("the minimum of the duration is larger than its maximum".into());
+        }
+        Ok(())
+    }
+
+    fn check_labels(&self) -> Result<(), String> {
+        if self.labels.len() > LABELS {
+            return Err(format!("`labels` may have at most {LABELS} labels"));
+        }
+        let check = |(name, value): &(String, String)| check_stored_label(name, value);
+        self.labels.iter().try_for_each(check).map_err(|error: LabelError| error.to_string())?;
+        for (index, (name, value)) in self.labels.iter().enumerate() {
+            if self.labels[..index].iter().any(|(other, before)| other == name && before != value) {
+                return Err(format!("the label `{name}` is given with two values, so no run matches"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the status, and the members that only runs with some statuses have.
+    fn check_status(&self) -> Result<(), String> {
+        let Some(status) = self.status.as_deref() else { return self.check_lineage() };
+        if !STATUSES.contains(&status) {
+            let names = STATUSES.map(|name| format!("`{}`", if name == "active" { "running" } else { name }));
+            return Err(format!("`status` must be one of {}", names.join(", ")));
+        }
+        let is_paused = ["parked", "needs_attention"].contains(&status);
+        let has_error = status == "failed" || is_paused && self.error.as_deref() == Some(code::QUOTA_EXCEEDED);
+        let of_failed = [("text", self.text.is_some()), ("node", self.node.is_some())];
+        let wrong = [("error", self.error.is_some() && !has_error)].into_iter();
+        let mut wrong = wrong.chain(of_failed.map(|(member, given)| (member, given && status != "failed")));
+        match wrong.find(|(_, is_wrong)| *is_wrong) {
+            Some((member, _)) => Err(format!(
+                "`{member}` selects failed runs only, so no run with this status matches: leave `status` out, or use \
+                 `failed`"
+            )),
+            None => self.check_lineage(),
+        }
+    }
+
+    fn check_lineage(&self) -> Result<(), String> {
+        if self.parent.is_some() && self.retry_of.is_some() {
+            return Err("`parent` and `retryOf` select no run together: a run that was called repeats no run".into());
+        }
+        Ok(())
+    }
 }
 
 /// A place in the list of all runs of a tenant. Places stay valid if runs are removed.
@@ -115,4 +215,59 @@ pub struct Counts {
     /// True if earlier runs are not counted: the filter selects more than [`MAX_COUNTED`](crate::limits::MAX_COUNTED), or as
     /// many were read as the count may read.
     pub more: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_that_can_select_no_run_is_refused() {
+        let text = |text: &str| Some(text.to_owned());
+        let run = |run: &str| Some(RunId::from(run));
+        let all = Filter::default;
+        let labels = |labels: &[(&str, &str)]| Filter {
+            labels: labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            ..all()
+        };
+        for filter in [
+            all(),
+            Filter { flow: text("a-b_1"), version: Some(1), since: Some(1), before: Some(2), ..all() },
+            Filter { error: text("http_timeout"), status: text("failed"), node: text("each.fetch"), ..all() },
+            Filter { error: text("quota_exceeded"), status: text("needs_attention"), ..all() },
+            Filter { text: text("no answer!"), trigger: text("f/hourly"), parent: run("r/1[2]:x"), ..all() },
+            Filter { min_duration_ms: Some(1), max_duration_ms: Some(1), retry_of: run("r"), ..all() },
+            labels(&[("a", "x y"), ("b", "\u{202e}"), ("a", "x y")]),
+        ] {
+            assert_eq!(filter.check(), Ok(()), "{filter:?}");
+        }
+        let long = "x".repeat(201);
+        for (filter, member) in [
+            (Filter { parent: run("a b"), ..all() }, "`parent` is not the id"),
+            (Filter { parent: run(&long), ..all() }, "`parent` is not the id"),
+            (Filter { retry_of: run(""), ..all() }, "`retryOf` is not the id"),
+            (Filter { flow: text("a b"), ..all() }, "`flow` is not the name"),
+            (Filter { flow: text(""), ..all() }, "`flow` is not the name"),
+            (Filter { version: Some(0), ..all() }, "`version` must"),
+            (Filter { since: Some(5), before: Some(5), ..all() }, "`before` must be later"),
+            (Filter { before: Some(0), ..all() }, "`before` must be later"),
+            (Filter { since: Some(u64::MAX), ..all() }, "below 2^63"),
+            (Filter { min_duration_ms: Some(2), max_duration_ms: Some(1), ..all() }, "larger than its maximum"),
+            (Filter { node: text(""), ..all() }, "`node` must"),
+            (Filter { trigger: text("a\u{7f}"), ..all() }, "`trigger` must"),
+            (Filter { error: text("no\nanswer"), ..all() }, "`error` must"),
+            (Filter { text: text(" ?! "), ..all() }, "`text` needs a word"),
+            (Filter { status: text("done"), ..all() }, "`status` must be one of `running`"),
+            (Filter { status: text("parked"), text: text("x"), ..all() }, "`text` selects failed runs only"),
+            (Filter { status: text("active"), node: text("x"), ..all() }, "`node` selects failed runs only"),
+            (Filter { status: text("parked"), error: text("x"), ..all() }, "`error` selects failed runs only"),
+            (Filter { parent: run("a"), retry_of: run("b"), ..all() }, "select no run together"),
+            (labels(&[("a", "x"), ("a", "y")]), "two values"),
+            (labels(&[("a b", "x")]), "label name"),
+            (labels(&[("a", "x,y")]), "the value of the label `a`"),
+        ] {
+            let why = filter.check().unwrap_err();
+            assert!(why.contains(member), "{filter:?}: {why}");
+        }
+    }
 }

@@ -111,6 +111,10 @@ pub trait Journal: Send + Sync {
     /// Returns the runs that this run has called, or that were made for this run, including those that have ended.
     fn children_of(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError>;
 
+    /// Returns the runs that repeat this run or a part of it. A store outside of memory returns the latest
+    /// [`crate::limits::MAX_READ_REPEATS`] of them.
+    fn repeats_of(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError>;
+
     /// Returns the metadata of a run.
     fn find(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Record>, StoreError>;
 

@@ -9,7 +9,7 @@ use super::{Counts, Filter, Group, Journal, ListPlace, ParkedRuns, StoreError};
 use crate::{
     RunStatus,
     fact::WaitsFor,
-    limits::{MAX_COUNTED, MAX_READ_RUNS},
+    limits::{MAX_COUNTED, MAX_READ_REPEATS, MAX_READ_RUNS},
     quota::window_end,
 };
 
@@ -152,6 +152,12 @@ pub trait Runs: Journal {
 
     /// Returns the runs that a run has called, in the order of their start.
     fn children(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError>;
+
+    /// Returns the runs that repeat a run or a part of it, up to [`MAX_READ_REPEATS`], the latest first.
+    fn repeats(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {
+        let filter = Filter { retry_of: Some(run.clone()), limit: MAX_READ_REPEATS, ..Filter::default() };
+        Ok(self.runs(tenant, &filter)?.into_iter().map(|row| row.run_id).collect())
+    }
 
     /// Lists the runs that a filter selects, the latest first, but reads at most about `reads` runs. So the page may have
     /// fewer runs than the filter's limit, and then has the place where it ended.

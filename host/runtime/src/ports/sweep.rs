@@ -18,14 +18,105 @@ pub struct Swept {
     pub file_bytes: u64,
 }
 
+/// The reason why a store keeps a run that it was asked to remove.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Undeletable {
+    /// The run does not exist, or was removed.
+    #[error("the run `{0}` does not exist")]
+    Unknown(RunId),
+    /// The run has not ended.
+    #[error("the run `{run}` has not ended; its status is `{status}`")]
+    NotEnded {
+        /// The run.
+        run: RunId,
+        /// Its status: `running`, `parked` or `needs_attention`.
+        status: String,
+    },
+    /// The run has ended, and a run below it is about to end.
+    #[error("a run that the run `{0}` has called is about to end; try again in a moment")]
+    EndsBelow(RunId),
+    /// Another run has called the run. It is removed together with that one.
+    #[error("the run `{run}` was called by the run `{parent}`; delete that one")]
+    Called {
+        /// The run.
+        run: RunId,
+        /// The run that has called it.
+        parent: RunId,
+    },
+    /// Another process still holds the run.
+    #[error("another process still holds the run `{0}`; try again in a moment")]
+    Driven(RunId),
+    /// A run that has not ended repeats the run, and still needs its outputs.
+    #[error("the run `{run}` is still needed, because the run `{by}` repeats it and has not ended")]
+    Repeated {
+        /// The run.
+        run: RunId,
+        /// The run that repeats it.
+        by: RunId,
+    },
+}
+
+impl Undeletable {
+    /// Returns a stable error code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Undeletable::Unknown(_) => "run_not_found",
+            Undeletable::NotEnded { .. } | Undeletable::EndsBelow(_) => "run_not_ended",
+            Undeletable::Called { .. } => "called_run",
+            Undeletable::Driven(_) => "run_driven",
+            Undeletable::Repeated { .. } => "run_repeated",
+        }
+    }
+
+    /// Returns the run that stays.
+    pub fn run(&self) -> &RunId {
+        match self {
+            Undeletable::Unknown(run) | Undeletable::EndsBelow(run) | Undeletable::Driven(run) => run,
+            Undeletable::NotEnded { run, .. } | Undeletable::Called { run, .. } | Undeletable::Repeated { run, .. } => {
+                run
+            }
+        }
+    }
+
+    /// Returns the reason by the stored status of a run that has not ended.
+    pub(crate) fn not_ended(run: &RunId, standing: &str, needs_attention: bool) -> Undeletable {
+        let status = match standing {
+            "active" => "running",
+            _ if needs_attention => "needs_attention",
+            other => other,
+        };
+        Undeletable::NotEnded { run: run.clone(), status: status.to_owned() }
+    }
+}
+
+/// The runs that a store removes if it has to keep others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removing {
+    /// The store removes each run that may be removed.
+    Each,
+    /// The store removes all of the runs or none.
+    AllOrNone,
+}
+
+/// The result of a removal of runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// The removed runs.
+    pub runs: Vec<RunId>,
+    /// The runs that stay, each with the reason. With [`Removing::AllOrNone`], the runs that may be removed are missing
+    /// here, although they stay, too.
+    pub kept: Vec<Undeletable>,
+}
+
 /// Removes data that a store no longer needs.
 pub trait Sweep: Send + Sync {
-    /// Removes the units of an ended run and of the runs below it. No other run can have the id of the ended run
-    /// afterwards.
-    fn forget(&self, tenant: &Tenant, run: &RunId);
+    /// Removes ended top runs, with the runs below them. No other run can have their ids afterwards. The store decides in
+    /// the transaction of the removal which runs it keeps, and a run that repeats a removed run cannot begin after it.
+    /// Returns when the removal is on stable storage.
+    fn remove(&self, tenant: &Tenant, runs: &[RunId], removing: Removing) -> Result<Removed, StoreError>;
 
     /// Removes the blobs that no stored text refers to, except those that were put a short time ago. Waits until the
-    /// sweep has ended. All earlier calls of [`Sweep::forget`] take effect before the sweep.
+    /// sweep has ended.
     fn sweep(&self, tenant: &Tenant) -> Result<Swept, StoreError>;
 }
 

@@ -220,19 +220,41 @@ pub fn check(store: &dyn CopyableStore) -> Result<Checked, StoreError> {
     Ok(checked)
 }
 
+/// The reason why a store was not copied.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    /// Another process may write to the store to copy, or to the destination.
+    #[error("another process uses the {0}; stop it first")]
+    InUse(&'static str),
+    /// The destination has data.
+    #[error("the destination store is not empty")]
+    NotEmpty,
+    /// A store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
 /// Copies everything from one store to an empty one. Fails while another process may write to either. After a failure
 /// the target keeps the rows so far, and the copy has to start again with an empty store.
-pub fn copy(from: &dyn CopyableStore, to: &dyn CopyableStore) -> Result<Amount, StoreError> {
-    for store in [from, to] {
+pub fn copy(from: &dyn CopyableStore, to: &dyn CopyableStore) -> Result<Amount, CopyError> {
+    for (store, name) in [(from, "store to copy"), (to, "destination store")] {
         if store.is_in_use()? {
-            return Err(StoreError("another process uses the store; stop it first".into()));
+            return Err(CopyError::InUse(name));
         }
     }
-    let nothing = KeptBlob { tenant: Tenant::from(""), hash: String::new(), mime: String::new() };
-    if !to.kept_runs(0, 1)?.is_empty() || !to.kept_blobs(&nothing, 1)?.is_empty() {
-        return Err(StoreError("the destination store is not empty".into()));
+    match is_empty(to)? {
+        true => Ok(copy_all(from, to)?),
+        false => Err(CopyError::NotEmpty),
     }
-    copy_all(from, to)
+}
+
+fn is_empty(store: &dyn CopyableStore) -> Result<bool, StoreError> {
+    let no_blob = KeptBlob { tenant: Tenant::from(""), hash: String::new(), mime: String::new() };
+    let nothing = || (Tenant::from(""), String::new(), String::new());
+    Ok(store.kept_runs(0, 1)?.is_empty()
+        && store.kept_blobs(&no_blob, 1)?.is_empty()
+        && store.kept_keys(&nothing(), 1)?.is_empty()
+        && store.kept_documents(&nothing(), 1)?.is_empty())
 }
 
 /// Copies the present data of a store to an empty one, while other processes write to the first. Nothing can be

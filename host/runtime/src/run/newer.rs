@@ -53,6 +53,19 @@ pub enum NoStart {
         /// A node that asks: the first node itself, or one after it.
         gate: NodeId,
     },
+    /// Another run that repeats a part of the same run keeps a node that can be undone.
+    #[error(
+        "the run `{by}`, which repeats a part of `{run}`, has taken over `{node}` and undoes it if it fails; \
+         repeat `{by}`, or begin at `{node}`"
+    )]
+    TakenOver {
+        /// The run to repeat.
+        run: RunId,
+        /// The node that both would keep.
+        node: NodeId,
+        /// The run that has taken it over.
+        by: RunId,
+    },
 }
 
 /// What a repetition of a run in another version of its flow keeps, and what it runs again.

@@ -43,6 +43,8 @@ pub(super) struct Repeated {
     pub(super) run: Option<RunId>,
     /// The repeated part, and the outputs of the other nodes. `None`: everything is repeated.
     pub(super) part: Option<(Again, KeptOutputs)>,
+    /// The labels of the other run. An older version may have accepted other values.
+    pub(super) labels: Labels,
 }
 
 impl FlowRunner {
@@ -54,7 +56,7 @@ impl FlowRunner {
     /// another node: an answer at a gate, or about a call of an agent. That other node then runs again, too, with
     /// everything after it, unless `keep_answers` is true.
     pub fn retry(world: Arc<World>, run: &RunId, repeat: Repeat, options: RunOptions) -> Result<FlowRunner, OpenError> {
-        let Before { input, version, mut labels, pin, .. } = Before::read(&world, run)?;
+        let Before { input, version, labels, pin, .. } = Before::read(&world, run)?;
         let flow = world.flows.repeated(&pin).map_err(OpenError::Pin)?;
         let Repeat { from, keep_answers, renames } = repeat;
         if !renames.is_empty() {
@@ -66,11 +68,14 @@ impl FlowRunner {
         if let Some(again) = again.as_ref().filter(|again| !again.asks_again) {
             check_answers_kept(&world, &flow.graph, again)?;
         }
-        labels.extend(options.labels);
-        let repeated = Repeated { run: Some(run.clone()), part: again.clone().zip(kept) };
-        let runner = FlowRunner::repeating(repeated, flow, world, RunOptions { input, labels, version, ..options })?;
-        if !runner.is_new() {
-            check_repeats(&runner, run, again.as_ref(), version)?;
+        let graph = flow.graph.clone();
+        let undoable = kept.iter().flatten().map(|(node, _)| *node).filter(|node| graph.node(*node).undo.is_some());
+        let undoable: HashSet<_> = undoable.collect();
+        let repeated = Repeated { run: Some(run.clone()), part: again.clone().zip(kept), labels };
+        let runner = FlowRunner::repeating(repeated, flow, world, RunOptions { input, version, ..options })?;
+        match runner.is_new() {
+            true => check_not_taken_over(&runner.world, run, &graph, &undoable)?,
+            false => check_repeats(&runner, run, again.as_ref(), version)?,
         }
         Ok(runner)
     }
@@ -93,14 +98,14 @@ impl FlowRunner {
         let names = planned.renamed.into_iter().map(|node| (node.node, node.name)).collect();
         let part = InVersion { from, kept: planned.kept, names };
         let kept = outputs_of(&world, &other.flow.graph, run, &part)?;
+        let undoable = undoable_in(&before.graph, &part);
         let again = Again { run: run.clone(), from: None, in_version: Some(part), asks_again: !keep_answers };
-        let mut labels = before.labels;
-        labels.extend(options.labels);
-        let repeated = Repeated { run: Some(run.clone()), part: Some((again.clone(), kept)) };
-        let options = RunOptions { input: before.input, labels, version: other.version, ..options };
+        let repeated = Repeated { run: Some(run.clone()), part: Some((again.clone(), kept)), labels: before.labels };
+        let options = RunOptions { input: before.input, version: other.version, ..options };
         let runner = FlowRunner::repeating(repeated, other.flow, world, options)?;
-        if !runner.is_new() {
-            check_repeats(&runner, run, Some(&again), other.version)?;
+        match runner.is_new() {
+            true => check_not_taken_over(&runner.world, run, &before.graph, &undoable)?,
+            false => check_repeats(&runner, run, Some(&again), other.version)?,
         }
         Ok(runner)
     }
@@ -155,6 +160,50 @@ impl Before {
         let earlier = Earlier { run, graph: &old, input: &self.input, renames: &renames };
         plan(world, &earlier, other, &input, (repeat.from.as_ref(), repeat.keep_answers))
     }
+}
+
+/// Returns the nodes of an earlier version whose outputs a part keeps and that can be undone, by their indices in it.
+fn undoable_in(earlier: &Graph, part: &InVersion) -> HashSet<NodeIx> {
+    let of_flow = earlier.body(BodyIx::ROOT).nodes.iter().copied();
+    let is_undoable = |node: &NodeIx| earlier.node(*node).undo.is_some();
+    of_flow.filter(|node| is_undoable(node) && keeps(part, earlier.name_of(*node))).collect()
+}
+
+/// Returns true if a part keeps the output of the node that has this name in the earlier version.
+fn keeps(part: &InVersion, name: &NodeId) -> bool {
+    part.kept.contains(part.names.get(name).unwrap_or(name))
+}
+
+/// Refuses to keep the outputs of the nodes in `undoable` if another run has taken one of them over. The other run undoes
+/// the node if it fails, and so would this one: then one of them would rely on what the other has undone.
+fn check_not_taken_over(
+    world: &World,
+    run: &RunId,
+    graph: &Graph,
+    undoable: &HashSet<NodeIx>,
+) -> Result<(), OpenError> {
+    if undoable.is_empty() {
+        return Ok(());
+    }
+    for by in world.journal.repeats_of(&world.tenant, run)? {
+        let Some(again) = world.journal.find(&world.tenant, &by)?.and_then(|record| record.again) else { continue };
+        let anew = match (&again.in_version, &again.from) {
+            (None, Some(from)) => {
+                let first = graph.body(BodyIx::ROOT).nodes.iter().find(|node| graph.node(**node).id == *from);
+                first.map(|from| node_and_followers(graph, *from)).unwrap_or_default()
+            }
+            _ => HashSet::new(),
+        };
+        let is_taken = |node: &&NodeIx| match &again.in_version {
+            Some(part) => keeps(part, graph.name_of(**node)),
+            None => !anew.contains(*node),
+        };
+        if let Some(node) = undoable.iter().filter(is_taken).min() {
+            let node = graph.name_of(*node).clone();
+            return Err(NoStart::TakenOver { run: run.clone(), node, by }.into());
+        }
+    }
+    Ok(())
 }
 
 /// If the new run's id belongs to an existing run, checks that the existing run repeats the same part of the same run.

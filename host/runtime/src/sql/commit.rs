@@ -12,9 +12,11 @@ use super::{
     claims::{Fence, Key},
     connection::{Arg, Connection, SqlError, args, placeholders},
     queue::Item,
+    remove::REMOVED,
     search::{self, RECORD_COLUMNS, record_values},
     side_writes,
     values::{hash, text, unwritable},
+    witness::Witness,
 };
 use crate::{
     ports::{Entry, Record, StoredStatus},
@@ -42,6 +44,8 @@ pub(super) struct Commit<'a> {
     pub(super) rows: &'a mut Rows,
     /// True if an earlier try of this commit may have succeeded.
     pub(super) in_doubt: bool,
+    /// One of the written units.
+    pub(super) witness: Option<Witness>,
 }
 
 fn key(entry: &Entry) -> Key {
@@ -85,10 +89,20 @@ impl Commit<'_> {
         if self.in_doubt && self.is_done(&entries).await? {
             return Ok(written);
         }
+        let last = entries.last().copied();
         let entries: Vec<&Entry> = entries.into_iter().map(|(entry, _)| entry).collect();
         self.write_units(&entries, items, &known.unwrap_or_default()).await?;
+        self.witness = last.and_then(|last| self.witness_of(last));
         side_writes::write(self.shared, self.connection, &entries, items).await?;
         Ok(written)
+    }
+
+    /// Returns the witness of an entry that is the last one of its run.
+    fn witness_of(&self, (entry, fence): (&Entry, &Fence)) -> Option<Witness> {
+        let at = self.rows.get(&key(entry))?;
+        let top = fence.row.or_else(|| self.rows.get(&fence.top).map(|top| top.row))?;
+        let (first_seq, checksum) = (entry.unit.first_seq, at.place.checksum);
+        Some(Witness { tenant: entry.tenant.clone(), top, run: at.row, first_seq, checksum })
     }
 
     /// Returns the fence of each entry that may be written, and `None` for refused entries. If an entry with state
@@ -204,6 +218,7 @@ impl Commit<'_> {
         let mut rows = Vec::new();
         for (entry, fence) in runs {
             if let Some(record) = entry.new_record() {
+                self.lock_repeated(entry, fence, record).await?;
                 rows.push(self.new_row(entry, fence, record)?);
             }
         }
@@ -234,6 +249,20 @@ impl Commit<'_> {
             entry.new_record().map(|record| (id, &entry.tenant, entry.unit.ts, record))
         });
         search::write_labels(self.connection, labelled.collect::<Vec<_>>()).await
+    }
+
+    /// Locks the run that a new top run repeats, so that it is not removed meanwhile. If it was removed, the new run
+    /// cannot begin.
+    async fn lock_repeated(&mut self, entry: &Entry, fence: &Fence, record: &Record) -> Result<(), SqlError> {
+        let Some(repeated) = record.repeats.as_ref().filter(|_| record.depth == 0) else { return Ok(()) };
+        let sql = "SELECT standing FROM flowcell_runs WHERE tenant = ? AND hash = ? FOR UPDATE";
+        let found = self.connection.row(sql, args![entry.tenant.as_str(), hash(repeated.as_str())]).await?;
+        if found.map(|row| row.text(0)).transpose()?.as_deref() == Some(REMOVED) && self.shared.claims.fences() {
+            tracing::warn!(run = %entry.run, "the run does not begin: the run `{repeated}`, which it repeats, was removed");
+            self.shared.claims.lose(&fence.top);
+            return Err(SqlError::Again);
+        }
+        Ok(())
     }
 
     fn new_row(&self, entry: &Entry, fence: &Fence, record: &Record) -> Result<Vec<Arg>, SqlError> {
@@ -269,13 +298,15 @@ impl Commit<'_> {
     /// Returns whether the database already has the first entry. In that case it has all entries, because a commit is
     /// all or nothing.
     async fn is_done(&mut self, entries: &[(&Entry, &Fence)]) -> Result<bool, SqlError> {
-        let Some((entry, _)) = entries.first() else { return Ok(false) };
+        let Some((entry, fence)) = entries.first().copied() else { return Ok(false) };
         let Some(at) = self.rows.get(&key(entry)) else { return Ok(false) };
-        let sql = "SELECT ts, body FROM flowcell_units WHERE run = ? AND first_seq = ?";
+        let sql = "SELECT ts, body, checksum FROM flowcell_units WHERE run = ? AND first_seq = ?";
         let Some(row) = self.connection.row(sql, args![at.row, entry.unit.first_seq]).await? else { return Ok(false) };
         let body = ExternalizedRow::of_facts(text(&entry.unit.facts)?).map_err(unwritable)?.text;
         let done = row.number(0)? == entry.unit.ts && row.text(1)? == body;
         if done {
+            let checksum = row.number(2)? as u32;
+            self.witness = self.witness_of((entry, fence)).map(|witness| Witness { checksum, ..witness });
             // The ends of the journals are read again.
             self.rows.clear();
         }

@@ -7,6 +7,9 @@
 //! parks the runs, gives the database a number that is larger than the numbers that other processes remember, and adds
 //! the names that it remembers to the lineage of the database. So processes that remember the old or the new lineage
 //! accept the database afterwards.
+//!
+//! The number grows once a minute. A database that lacks less than that also lacks the last units of a process
+//! (`witness`).
 
 use std::{
     fs,
@@ -21,6 +24,7 @@ use super::{
     Shared,
     connection::{Connection, SqlError, args},
     values::{text, unwritable},
+    witness::{Witness, Witnesses},
 };
 use crate::{
     fact::{Fact, ParkReason},
@@ -29,7 +33,7 @@ use crate::{
     sqlite::private,
 };
 
-/// The minimum time between two increments of a process. A copy older than this is detected.
+/// The minimum time between two increments of a process. A copy older than this is detected by the number alone.
 const MIN_INCREMENT_INTERVAL: Duration = Duration::from_secs(60);
 /// The step from the number that a process remembers to the number of a restored database. Other processes may remember
 /// numbers that are larger by the number of processes and minutes.
@@ -39,7 +43,7 @@ const PAGE_RUNS: usize = 500;
 
 /// The identity and age of a database.
 #[derive(Clone, Debug, PartialEq)]
-struct Age {
+pub(super) struct Age {
     lineage: String,
     number: u64,
 }
@@ -84,6 +88,7 @@ pub(super) struct Epoch {
     seen: Mutex<Option<Age>>,
     /// The time of the next increment. `None`: the next commit increments.
     due: Mutex<Option<Instant>>,
+    witnesses: Witnesses,
 }
 
 impl Epoch {
@@ -102,7 +107,9 @@ impl Epoch {
         if let (Some(file), Some(_), None) = (&file, &text, &seen) {
             tracing::warn!("{} has no lineage and number of a store, so it is written anew", file.display());
         }
-        Epoch { file, seen: Mutex::new(seen), due: Mutex::new(None) }
+        // Without an identity of the database, the rows of the units may be those of another one.
+        let witnesses = Witnesses::new(file.as_deref(), seen.is_some());
+        Epoch { file, seen: Mutex::new(seen), due: Mutex::new(None), witnesses }
     }
 
     /// Checks whether the database is an older copy. If so, parks its runs and resets the progress of triggers. Returns
@@ -114,7 +121,7 @@ impl Epoch {
         let Some(seen) = self.seen.lock().clone() else { return Ok(false) };
         connection.begin().await?;
         let done = async {
-            let restored = restore(connection, &seen).await?;
+            let restored = self.restore(connection, &seen).await?;
             connection.commit().await?;
             Ok(restored)
         }
@@ -136,31 +143,69 @@ impl Epoch {
     /// Returns whether the database is an older copy. Records the number otherwise.
     pub(super) async fn is_older(&self, connection: &mut Connection) -> Result<bool, SqlError> {
         let Some(found) = read(connection, "").await? else { return Ok(false) };
-        let is_older = self.seen.lock().as_ref().is_some_and(|seen| found.is_older_than(seen));
+        let is_older = self.has_lost(connection, &found).await?;
         if !is_older {
             self.record(found);
         }
         Ok(is_older)
     }
 
-    /// Increments the number within a commit, if an increment is due. Returns true if it was due.
-    pub(super) async fn increment_if_due(&self, connection: &mut Connection) -> Result<bool, SqlError> {
+    /// Returns whether a database of this age lacks something that this process knows.
+    async fn has_lost(&self, connection: &mut Connection, found: &Age) -> Result<bool, SqlError> {
+        if self.seen.lock().as_ref().is_some_and(|seen| found.is_older_than(seen)) {
+            return Ok(true);
+        }
+        // Earlier units are of the time before a restore that a process has noticed already.
+        self.witnesses.are_lost(connection, found.number.saturating_sub(RESTORED_STEP / 2)).await
+    }
+
+    /// Increments the number within a commit, if an increment is due. Returns the new age if it was due.
+    pub(super) async fn increment_if_due(&self, connection: &mut Connection) -> Result<Option<Age>, SqlError> {
         if self.due.lock().is_some_and(|due| Instant::now() < due) {
-            return Ok(false);
+            return Ok(None);
         }
         connection.run("UPDATE flowcell_epoch SET number = number + 1", args![]).await?;
-        Ok(true)
+        read(connection, "").await
     }
 
     /// Records that an increment is durable.
-    pub(super) fn increment_durable(&self) {
+    pub(super) fn increment_durable(&self, age: Age) {
         *self.due.lock() = Some(Instant::now() + MIN_INCREMENT_INTERVAL);
+        // Another process may have parked the runs of a restored database meanwhile.
+        if self.seen.lock().as_ref().is_none_or(|seen| !age.is_older_than(seen)) {
+            self.record(age);
+        }
+    }
+
+    /// Records a unit of a commit that is durable.
+    pub(super) fn record_witness(&self, witness: Witness) {
+        let number = self.seen.lock().as_ref().map(|seen| seen.number);
+        if let Some(number) = number {
+            self.witnesses.record(number, witness);
+        }
     }
 
     /// Returns the first name of the lineage that was read last. It stays the same when a lineage gets further names.
     pub(super) fn lineage(&self) -> String {
         let seen = self.seen.lock();
         seen.as_ref().and_then(|age| names(&age.lineage).next()).unwrap_or_default().to_owned()
+    }
+
+    /// Parks the runs, unless another process has done so meanwhile. Returns the new age, and the number of parked runs.
+    async fn restore(&self, connection: &mut Connection, seen: &Age) -> Result<(Age, Option<usize>), SqlError> {
+        let Some(found) = read(connection, " FOR UPDATE").await? else { return Err(SqlError::Again) };
+        if !self.has_lost(connection, &found).await? {
+            return Ok((found, None));
+        }
+        let parked = park_all(connection).await?;
+        connection.run("DELETE FROM flowcell_registry WHERE kind = ?", args![MARK]).await?;
+        let age = Age {
+            lineage: join_lineages(&found.lineage, &seen.lineage),
+            number: seen.number.max(found.number) + RESTORED_STEP,
+        };
+        let sql = "UPDATE flowcell_epoch SET lineage = ?, number = ?";
+        connection.run(sql, args![age.lineage.as_str(), age.number]).await?;
+        Ok((age, Some(parked)))
     }
 
     fn record(&self, age: Age) {
@@ -180,23 +225,6 @@ impl Epoch {
 async fn read(connection: &mut Connection, lock: &str) -> Result<Option<Age>, SqlError> {
     let row = connection.row(&format!("SELECT lineage, number FROM flowcell_epoch{lock}"), args![]).await?;
     row.map(|row| Ok(Age { lineage: row.text(0)?, number: row.number(1)? })).transpose()
-}
-
-/// Parks the runs, unless another process has done so meanwhile. Returns the new age, and the number of parked runs.
-async fn restore(connection: &mut Connection, seen: &Age) -> Result<(Age, Option<usize>), SqlError> {
-    let Some(found) = read(connection, " FOR UPDATE").await? else { return Err(SqlError::Again) };
-    if !found.is_older_than(seen) {
-        return Ok((found, None));
-    }
-    let parked = park_all(connection).await?;
-    connection.run("DELETE FROM flowcell_registry WHERE kind = ?", args![MARK]).await?;
-    let age = Age {
-        lineage: join_lineages(&found.lineage, &seen.lineage),
-        number: seen.number.max(found.number) + RESTORED_STEP,
-    };
-    let sql = "UPDATE flowcell_epoch SET lineage = ?, number = ?";
-    connection.run(sql, args![age.lineage.as_str(), age.number]).await?;
-    Ok((age, Some(parked)))
 }
 
 /// Parks every live top run, and ends its claim. Returns their number.

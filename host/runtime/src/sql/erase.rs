@@ -11,7 +11,7 @@ use super::{
     Shared, SharedStore,
     connection::{Arg, Connection, SqlError, args, placeholders},
     queue::Turn,
-    search, sweep,
+    remove, search,
     work::LIVE_OWNERS,
 };
 use crate::{
@@ -104,7 +104,7 @@ pub(super) async fn erase(_: &Shared, connection: &mut Connection, tenant: &Tena
     let runs: Vec<i64> = found.iter().map(|row| row.int(0)).collect::<Result<_, _>>()?;
     if !runs.is_empty() {
         for run in &runs {
-            sweep::remove_units(connection, *run).await?;
+            remove::remove_units(connection, *run).await?;
         }
         search::forget(connection, &runs).await?;
         let sql = format!("DELETE FROM {RUNS} WHERE id IN ({})", placeholders(runs.len()));

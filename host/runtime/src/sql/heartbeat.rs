@@ -4,11 +4,12 @@ use std::{sync::Arc, time::Instant};
 
 use super::{
     Shared,
-    connection::{Connection, SqlError, args},
+    connection::{Connection, Row, SqlError, args},
     epoch,
     outage::Blocked,
     sweep,
 };
+use crate::shared::StoreProcess;
 
 /// The time after which the row of a dead owner is removed, in milliseconds.
 const DEAD_OWNER_KEPT_MS: u64 = 24 * 3_600 * 1_000;
@@ -121,6 +122,18 @@ async fn replace_owner(shared: &Shared, connection: &mut Connection) -> Result<(
     let owner = become_owner(connection, shared.presence.name(), shared.options.lease.as_millis() as u64).await?;
     shared.claims.record_renewal(owner, asked);
     Ok(())
+}
+
+/// Returns the latest processes of the store, with the runs that they hold.
+pub(super) async fn processes(connection: &mut Connection, limit: usize) -> Result<Vec<StoreProcess>, SqlError> {
+    let sql = "SELECT name, until, {now}, (SELECT count(*) FROM flowcell_runs WHERE owner = o.id AND depth = 0)
+        FROM flowcell_owners AS o ORDER BY id DESC LIMIT ?";
+    let rows = connection.rows(sql, args![limit as u64]).await?;
+    let process = |row: &Row| {
+        let lease_ms = row.number(1)?.saturating_sub(row.number(2)?);
+        Ok(StoreProcess { name: row.text(0)?, lease_ms, runs: row.number(3)? })
+    };
+    rows.iter().map(process).collect()
 }
 
 /// Releases all runs of this process at once.

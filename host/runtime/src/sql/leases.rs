@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     ports::{LabelChange, Lease, Leases, RelabelError, StoreError},
-    shared::{Offer, SharedRuns},
+    shared::{Offer, SharedRuns, StoreProcess},
     world::World,
 };
 
@@ -45,6 +45,10 @@ impl SharedRuns for SharedStore {
 
     fn commits(&self) -> u64 {
         self.commits()
+    }
+
+    fn processes(&self, limit: usize) -> Result<Vec<StoreProcess>, StoreError> {
+        self.worker.read(async move |connection| heartbeat::processes(connection, limit).await)
     }
 
     fn settle(&self) -> Result<(), StoreError> {

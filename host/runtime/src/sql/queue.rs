@@ -6,7 +6,7 @@ use flowcell_contract::{RunId, Tenant, Value};
 
 use super::claims::{Key, TreeLease};
 use crate::{
-    ports::{Entry, LabelChange, RelabelError, StoreError, Swept},
+    ports::{Entry, LabelChange, RelabelError, Removed, Removing, StoreError, Swept},
     rows::flush::{FlushQueue, Queued},
 };
 
@@ -16,11 +16,6 @@ pub(super) type Queue = FlushQueue<Item>;
 #[expect(clippy::large_enum_variant, reason = "nearly all are entries, and a box would cost each an allocation")]
 pub(super) enum Item {
     Entry(Entry),
-    /// Removes the units of a run and of the runs below it.
-    Forget {
-        tenant: Tenant,
-        run: RunId,
-    },
     Blob {
         tenant: Tenant,
         hash: Arc<str>,
@@ -47,6 +42,8 @@ pub(super) enum Turn {
     Claim(Key, Sender<Result<Option<TreeLease>, StoreError>>),
     /// Claims runs that no process drives.
     Work { tenant: Tenant, now: u64, limit: usize, answer: Sender<Result<Vec<(Key, TreeLease)>, StoreError>> },
+    /// Removes the runs that may be removed, and reports the others.
+    Remove { tenant: Tenant, runs: Box<[RunId]>, removing: Removing, answer: Sender<Result<Removed, StoreError>> },
     /// Removes the blobs that nothing refers to.
     Sweep(Tenant, Sender<Result<Swept, StoreError>>),
     /// Removes some rows of a tenant, and reports their number.
@@ -65,6 +62,7 @@ impl Item {
         match turn {
             Turn::Claim(_, answer) => _ = answer.send(Err(error.clone())),
             Turn::Work { answer, .. } => _ = answer.send(Err(error.clone())),
+            Turn::Remove { answer, .. } => _ = answer.send(Err(error.clone())),
             Turn::Sweep(_, answer) => _ = answer.send(Err(error.clone())),
             Turn::Erase(_, answer) => _ = answer.send(Err(error.clone())),
             Turn::Relabel { answer, .. } => _ = answer.send(Err(error.clone())),

@@ -1,10 +1,10 @@
-//! The writes of a commit beside units: state, sessions, delivered messages, the cache, and removals.
+//! The writes of a commit beside units: state, sessions, delivered messages, the cache, and releases.
 
 use super::{
     Shared, cache,
     connection::{Arg, Connection, SqlError, args, placeholders},
     queue::Item,
-    sessions, state, sweep,
+    sessions, state,
 };
 use crate::ports::Entry;
 
@@ -24,11 +24,6 @@ pub(super) async fn write(
         connection.run(&sql, args![ACCEPTED].into_iter().chain(delivered).collect()).await?;
     }
     cache::write(connection, items).await?;
-    for item in items {
-        if let Item::Forget { tenant, run } = item {
-            sweep::forget(shared, connection, tenant, run).await?;
-        }
-    }
     let released: Vec<Arg> = items
         .iter()
         .filter_map(|item| if let Item::Release(lease) = item { shared.claims.release(lease) } else { None })

@@ -1,4 +1,4 @@
-//! The sweep: the removal of runs, and of blobs that nothing refers to.
+//! The sweep: the removal of blobs that nothing refers to.
 //!
 //! A sweep searches all stored texts for hashes, as in the embedded store. Texts of other processes may soon refer to
 //! blobs that those processes have put, so the sweep spares recent blobs.
@@ -10,15 +10,14 @@ use flowcell_contract::{RunId, Tenant};
 use super::{
     Shared, SharedStore,
     connection::{Arg, Connection, SqlError, args, placeholders},
-    queue::{Item, Turn},
-    search,
-    values::hash,
+    queue::Turn,
 };
-use crate::ports::{StoreError, Sweep, Swept, hashes};
+use crate::ports::{Removed, Removing, StoreError, Sweep, Swept, hashes};
 
 impl Sweep for SharedStore {
-    fn forget(&self, tenant: &Tenant, run: &RunId) {
-        self.shared.queue.push(Item::Forget { tenant: tenant.clone(), run: run.clone() });
+    fn remove(&self, tenant: &Tenant, runs: &[RunId], removing: Removing) -> Result<Removed, StoreError> {
+        let (tenant, runs) = (tenant.clone(), runs.into());
+        self.worker.turn(|answer| Turn::Remove { tenant, runs, removing, answer })
     }
 
     fn sweep(&self, tenant: &Tenant) -> Result<Swept, StoreError> {
@@ -26,53 +25,11 @@ impl Sweep for SharedStore {
     }
 }
 
-/// Removes the units of a run and of the runs below it, unless another process drives the run. The row of the run
-/// itself stays as a tombstone, so that no run reuses its id.
-pub(super) async fn forget(
-    shared: &Shared,
-    connection: &mut Connection,
-    tenant: &Tenant,
-    run: &RunId,
-) -> Result<(), SqlError> {
-    let sql = "SELECT id FROM flowcell_runs WHERE tenant = ? AND hash = ? AND (owner IS NULL OR owner = ?
-        OR owner NOT IN (SELECT id FROM flowcell_owners WHERE until > {now})) FOR UPDATE";
-    let owner = shared.claims.owner();
-    let Some(row) = connection.row(sql, args![tenant.as_str(), hash(run.as_str()), owner]).await? else {
-        return Ok(());
-    };
-    let id = row.int(0)?;
-    let all = connection.rows("SELECT id FROM flowcell_runs WHERE id = ? OR top = ?", args![id, id]).await?;
-    let all = all.iter().map(|row| row.int(0)).collect::<Result<Vec<_>, _>>()?;
-    for run in &all {
-        remove_units(connection, *run).await?;
-    }
-    for runs in all.chunks(MAX_REMOVED) {
-        search::forget(connection, runs).await?;
-    }
-    connection.run("DELETE FROM flowcell_runs WHERE top = ?", args![id]).await?;
-    let tombstone = "UPDATE flowcell_runs SET standing = 'removed', record = ?, due = NULL, next_seq = 0, tail = 0,
-        version = NULL, labels = NULL, started_by = NULL, retry_of = NULL, error = NULL, failed_node = NULL,
-        error_words = NULL WHERE id = ?";
-    connection.run(tombstone, args!["", id]).await.map(drop)
-}
-
-/// Removes the units of a run, a limited number with each statement, since a statement has a limited time.
-pub(super) async fn remove_units(connection: &mut Connection, run: i64) -> Result<(), SqlError> {
-    let sql = "SELECT max(first_seq) FROM flowcell_units WHERE run = ?";
-    let last = connection.row(sql, args![run]).await?.map_or(Ok(0), |row| row.number(0))?;
-    for upto in (0..=last).step_by(MAX_REMOVED_FACTS).map(|from| from + MAX_REMOVED_FACTS as u64) {
-        connection.run("DELETE FROM flowcell_units WHERE run = ? AND first_seq < ?", args![run, upto]).await?;
-    }
-    Ok(())
-}
-
-/// The maximum number of facts that one statement removes.
-const MAX_REMOVED_FACTS: usize = 20_000;
 /// The time for which the store keeps the outcome of a message to recognise repeated messages, in milliseconds.
 const OUTCOME_KEPT_MS: u64 = 24 * 3_600 * 1_000;
 /// The maximum number of rows of one read.
 const PAGE_ROWS: u64 = 200;
-/// The maximum number of blobs or runs of one statement.
+/// The maximum number of blobs of one statement.
 const MAX_REMOVED: usize = 200;
 
 /// Removes the blobs of a tenant that no text refers to, except the spared ones.

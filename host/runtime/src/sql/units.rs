@@ -145,6 +145,10 @@ impl Journal for SharedStore {
         Runs::children(self, tenant, run)
     }
 
+    fn repeats_of(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {
+        Runs::repeats(self, tenant, run)
+    }
+
     fn find(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Record>, StoreError> {
         let key = (tenant.clone(), run.clone());
         let of = key.clone();

@@ -13,7 +13,7 @@ use super::{
     erase, heartbeat,
     outage::{Blocked, Outages},
     queue::{Item, Turn},
-    search, sweep, work,
+    remove, search, sweep, work,
 };
 use crate::ports::{Entry, StoreError};
 
@@ -146,13 +146,17 @@ impl Writer {
         in_doubt: bool,
     ) -> Result<Vec<bool>, SqlError> {
         connection.begin().await?;
-        let mut commit = Commit { shared: &self.shared, connection, rows: &mut self.rows, in_doubt };
+        let mut commit = Commit { shared: &self.shared, connection, rows: &mut self.rows, in_doubt, witness: None };
         let written = commit.write(items).await?;
+        let witness = commit.witness.take();
         // A commit that is perhaps done already is not made again for the number.
-        let counts = !in_doubt && self.shared.epoch.increment_if_due(connection).await?;
+        let age = if in_doubt { None } else { self.shared.epoch.increment_if_due(connection).await? };
         connection.commit().await?;
-        if counts {
-            self.shared.epoch.increment_durable();
+        if let Some(age) = age {
+            self.shared.epoch.increment_durable(age);
+        }
+        if let Some(witness) = witness {
+            self.shared.epoch.record_witness(witness);
         }
         Ok(written)
     }
@@ -172,7 +176,7 @@ impl Writer {
                 }
                 Item::Entry(entry) => visible.settle(entry, fates.next().copied().unwrap_or(false)),
                 Item::Release(lease) => self.shared.claims.record_release(lease),
-                Item::Forget { .. } | Item::Turn(_) => {}
+                Item::Turn(_) => {}
             }
         }
         drop(visible);
@@ -198,6 +202,12 @@ impl Writer {
                 let found =
                     self.retry(async |connection| work::take(&shared, connection, &tenant, now, limit).await).await;
                 _ = answer.send(found);
+            }
+            Turn::Remove { tenant, runs, removing, answer } => {
+                let remove = async |connection: &mut Connection| {
+                    remove::remove(&shared, connection, &tenant, &runs, removing).await
+                };
+                _ = answer.send(self.retry(remove).await);
             }
             Turn::Sweep(tenant, answer) => {
                 let swept = self.retry(async |connection| sweep::sweep(&shared, connection, &tenant).await).await;

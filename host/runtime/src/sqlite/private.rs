@@ -60,7 +60,7 @@ pub(crate) fn replace(file: &Path, text: &str) -> io::Result<()> {
 
 /// Opens or creates a file for a lock. Every user who may open a file may lock it, so this function removes the
 /// access of all users but the owner.
-pub(super) fn open_lock(file: &Path) -> io::Result<File> {
+pub(crate) fn open_lock(file: &Path) -> io::Result<File> {
     let file = options().read(true).write(true).create(true).truncate(false).open(file)?;
     #[cfg(unix)]
     {

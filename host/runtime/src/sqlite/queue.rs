@@ -5,7 +5,7 @@ use std::sync::{Arc, mpsc::Sender};
 use flowcell_contract::{RunId, Tenant};
 
 use crate::{
-    ports::{Entry, LabelChange, RelabelError, Swept},
+    ports::{Entry, LabelChange, RelabelError, Removed, Removing, Swept},
     rows::flush::{FlushQueue, Queued},
 };
 
@@ -15,10 +15,12 @@ pub(super) type Queue = FlushQueue<Item>;
 #[expect(clippy::large_enum_variant, reason = "nearly all are entries, and a box would cost each an allocation")]
 pub(super) enum Item {
     Entry(Entry),
-    /// Removes the units of a run and of the runs below it.
-    Forget {
+    /// Removes the runs that may be removed. Sends the result once the removal is durable.
+    Remove {
         tenant: Tenant,
-        run: RunId,
+        runs: Box<[RunId]>,
+        removing: Removing,
+        answer: Sender<Removed>,
     },
     Blob {
         tenant: Tenant,
@@ -55,6 +57,9 @@ impl Queued for Item {
     /// Returns whether the writer must write the item at once, because a caller waits for it. For entries it is false:
     /// a driver that waits for an entry requests the write itself, and may do it on its own thread.
     fn is_awaited(&self) -> bool {
-        matches!(self, Item::Sweep { .. } | Item::Erase { .. } | Item::Relabel { .. } | Item::Settle(_))
+        matches!(
+            self,
+            Item::Remove { .. } | Item::Sweep { .. } | Item::Erase { .. } | Item::Relabel { .. } | Item::Settle(_)
+        )
     }
 }

@@ -12,17 +12,19 @@ use std::{
 };
 
 use flowcell_contract::{RunId, Tenant};
-use rusqlite::{Connection, params, types::ValueRef};
+use rusqlite::{Connection, OptionalExtension, params, types::ValueRef};
 
 use super::{SqliteStore, queue::Item, search, unit_index};
 use crate::{
     limits::SPARED_MS,
-    ports::{StoreError, Sweep, Swept, hashes},
+    ports::{Removed, Removing, StoreError, Sweep, Swept, Undeletable, hashes},
 };
 
 impl Sweep for SqliteStore {
-    fn forget(&self, tenant: &Tenant, run: &RunId) {
-        self.queue.push(Item::Forget { tenant: tenant.clone(), run: run.clone() });
+    fn remove(&self, tenant: &Tenant, runs: &[RunId], removing: Removing) -> Result<Removed, StoreError> {
+        let (answer, answered) = mpsc::channel();
+        self.queue.push(Item::Remove { tenant: tenant.clone(), runs: runs.into(), removing, answer });
+        answered.recv().map_err(|_| StoreError::unavailable("the store accepts no more writes"))
     }
 
     /// Spares the blobs that this process has put in the last [`SPARED_MS`], because a text may soon refer to them.
@@ -33,9 +35,69 @@ impl Sweep for SqliteStore {
     }
 }
 
+/// Removes the runs that may be removed, within a transaction. Returns the others with their reasons.
+pub(super) fn remove(
+    connection: &Connection,
+    tenant: &Tenant,
+    runs: &[RunId],
+    removing: Removing,
+) -> Result<Removed, rusqlite::Error> {
+    let mut removed = Removed::default();
+    for run in runs {
+        match refusal(connection, tenant, run)? {
+            Some(why) => removed.kept.push(why),
+            None => removed.runs.push(run.clone()),
+        }
+    }
+    if removing == Removing::AllOrNone && !removed.kept.is_empty() {
+        removed.runs.clear();
+    }
+    removed.runs.iter().try_for_each(|run| forget(connection, tenant, run))?;
+    Ok(removed)
+}
+
+/// Returns the reason why a run stays, if there is one.
+fn refusal(connection: &Connection, tenant: &Tenant, run: &RunId) -> Result<Option<Undeletable>, rusqlite::Error> {
+    let key = params![tenant.as_str(), run.as_str()];
+    let sql = "SELECT parent, standing, attention FROM runs WHERE tenant = ? AND run = ?";
+    let columns = |row: &rusqlite::Row<'_>| {
+        Ok((row.get::<_, Option<String>>(0)?, row.get::<_, String>(1)?, row.get::<_, bool>(2)?))
+    };
+    let found = connection.prepare_cached(sql)?.query_row(key, columns).optional()?;
+    let Some((parent, standing, attention)) = found.filter(|(_, standing, _)| standing != REMOVED) else {
+        return Ok(Some(Undeletable::Unknown(run.clone())));
+    };
+    if let Some(parent) = parent {
+        return Ok(Some(Undeletable::Called { run: run.clone(), parent: parent.into() }));
+    }
+    if LIVE.contains(&&*standing) {
+        return Ok(Some(Undeletable::not_ended(run, &standing, attention)));
+    }
+    let sql =
+        "WITH RECURSIVE below (run, standing) AS (SELECT run, standing FROM runs WHERE tenant = ?1 AND parent = ?2
+        UNION SELECT runs.run, runs.standing FROM runs JOIN below ON runs.parent = below.run WHERE runs.tenant = ?1)
+        SELECT 1 FROM below WHERE standing IN ('active', 'parked') LIMIT 1";
+    if connection.prepare_cached(sql)?.exists(key)? {
+        return Ok(Some(Undeletable::EndsBelow(run.clone())));
+    }
+    // A removed run repeats no run any more.
+    let sql = "WITH RECURSIVE repeats (run, standing) AS (SELECT run, standing FROM runs
+        WHERE tenant = ?1 AND retry_of = ?2
+        UNION SELECT runs.run, runs.standing FROM runs JOIN repeats ON runs.retry_of = repeats.run
+        WHERE runs.tenant = ?1)
+        SELECT run FROM repeats WHERE standing IN ('active', 'parked') LIMIT 1";
+    let by = connection.prepare_cached(sql)?.query_row(key, |row| row.get::<_, String>(0)).optional()?;
+    Ok(by.map(|by| Undeletable::Repeated { run: run.clone(), by: by.into() }))
+}
+
+/// The statuses of runs that have not ended.
+const LIVE: [&str; 2] = ["active", "parked"];
+/// The status of a removed run.
+pub(super) const REMOVED: &str = "removed";
+
 /// Removes the units of a run and of the runs below it. The row of the run itself stays as a tombstone, so that no
 /// run reuses its id.
-pub(super) fn forget(connection: &Connection, tenant: &Tenant, run: &RunId) -> Result<(), rusqlite::Error> {
+fn forget(connection: &Connection, tenant: &Tenant, run: &RunId) -> Result<(), rusqlite::Error> {
     let below = "WITH RECURSIVE below (run) AS (VALUES (?2)
         UNION SELECT runs.run FROM runs JOIN below ON runs.parent = below.run WHERE runs.tenant = ?1)";
     let run = params![tenant.as_str(), run.as_str()];

@@ -203,6 +203,10 @@ impl Journal for Reader {
         Runs::children(self, tenant, run)
     }
 
+    fn repeats_of(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {
+        Runs::repeats(self, tenant, run)
+    }
+
     fn find(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Record>, StoreError> {
         let connection = self.0.lock();
         let sql = "SELECT record FROM runs WHERE tenant = ? AND run = ?";
@@ -244,6 +248,10 @@ impl Journal for SqliteStore {
 
     fn children_of(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {
         self.reader.children_of(tenant, run)
+    }
+
+    fn repeats_of(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {
+        self.reader.repeats_of(tenant, run)
     }
 
     fn find(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Record>, StoreError> {

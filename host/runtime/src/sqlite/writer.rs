@@ -8,7 +8,7 @@ use std::{
 
 use flowcell_contract::{RunId, Tenant};
 use parking_lot::Mutex;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{
     OnFailure, Visible,
@@ -18,11 +18,11 @@ use super::{
     erase::erase,
     queue::{Item, Queue},
     search, sessions, state,
-    sweep::{forget, sweep},
+    sweep::{REMOVED, remove, sweep},
     units::{OpenUnit, Row, text},
 };
 use crate::{
-    ports::{Entry, RelabelError, Swept},
+    ports::{Entry, RelabelError, Removed, Swept},
     rows::search::{ErrorColumns, wait_text},
 };
 
@@ -54,6 +54,7 @@ struct Rows {
 /// The results of the items of a commit that answer with a result, in order.
 #[derive(Default)]
 struct Results {
+    removed: Vec<Removed>,
     swept: Vec<Swept>,
     erased: Vec<u64>,
     relabelled: Vec<Vec<Result<(), RelabelError>>>,
@@ -143,7 +144,7 @@ impl Writer {
         let mut results = Results::default();
         let erased = self.visible.lock().erased.clone();
         for (place, item) in items.iter().enumerate() {
-            if matches!(item, Item::Sweep { .. } | Item::Forget { .. } | Item::Erase { .. }) {
+            if matches!(item, Item::Sweep { .. } | Item::Remove { .. } | Item::Erase { .. }) {
                 self.rows.close(connection)?;
             }
             match item {
@@ -153,8 +154,8 @@ impl Writer {
                     let spared = |hash: &str| self.visible.lock().recent.has(tenant, hash);
                     results.swept.push(sweep(connection, tenant, spared)?);
                 }
-                Item::Forget { tenant, run } => {
-                    forget(connection, tenant, run)?;
+                Item::Remove { tenant, runs, removing, .. } => {
+                    results.removed.push(remove(connection, tenant, runs, *removing)?);
                     // A remembered row may be gone, and its number may be used again.
                     self.rows.of.clear();
                 }
@@ -169,7 +170,11 @@ impl Writer {
                 }
                 Item::Entry(entry) if erased.contains(&entry.tenant) => _ = results.refused.insert(place),
                 Item::Blob { tenant, .. } if erased.contains(tenant) => {}
-                Item::Entry(entry) => self.rows.write(connection, entry)?,
+                Item::Entry(entry) => {
+                    if !self.rows.write(connection, entry)? {
+                        results.refused.insert(place);
+                    }
+                }
                 Item::Blob { tenant, hash, bytes, mime } => keep(connection, tenant, hash, mime, bytes)?,
                 Item::Settle(_) => {}
             }
@@ -193,23 +198,24 @@ impl Writer {
                         }
                     }
                 }
-                Item::Entry(_) | Item::Forget { .. } | Item::Sweep { .. } | Item::Erase { .. } => {}
+                Item::Entry(_) | Item::Remove { .. } | Item::Sweep { .. } | Item::Erase { .. } => {}
                 Item::Relabel { .. } | Item::Settle(_) => {}
             }
         }
         drop(visible);
         let (mut swept, mut erased) = (results.swept.into_iter(), results.erased.into_iter());
-        let mut relabelled = results.relabelled.into_iter();
+        let (mut relabelled, mut removed) = (results.relabelled.into_iter(), results.removed.into_iter());
         for (place, item) in items.iter().enumerate() {
             match item {
                 Item::Entry(entry) if results.refused.contains(&place) => entry.durable.refuse(),
                 Item::Entry(entry) => entry.durable.advance(entry.unit.next_seq()),
                 // The caller may have disconnected.
+                Item::Remove { answer, .. } => _ = removed.next().map(|removed| answer.send(removed)),
                 Item::Sweep { answer, .. } => _ = swept.next().map(|swept| answer.send(swept)),
                 Item::Erase { answer, .. } => _ = erased.next().map(|erased| answer.send(erased)),
                 Item::Relabel { answer, .. } => _ = relabelled.next().map(|relabelled| answer.send(relabelled)),
                 Item::Settle(answer) => _ = answer.send(()),
-                Item::Blob { .. } | Item::Forget { .. } => {}
+                Item::Blob { .. } => {}
             }
         }
     }
@@ -218,7 +224,8 @@ impl Writer {
 type RunKey = (Tenant, RunId);
 
 impl Rows {
-    fn write(&mut self, connection: &Connection, entry: &Entry) -> Result<(), rusqlite::Error> {
+    /// Writes an entry. Returns false if the run was removed, or is new and repeats a removed run.
+    fn write(&mut self, connection: &Connection, entry: &Entry) -> Result<bool, rusqlite::Error> {
         let (unit, key) = (&entry.unit, (entry.tenant.clone(), entry.run.clone()));
         let facts = unit.facts.len() as u64;
         let next = OpenUnit { first_seq: unit.first_seq, facts, ts: unit.ts, text: text(&unit.facts)? };
@@ -235,7 +242,7 @@ impl Rows {
                 kept.row.id
             }
             None => {
-                let row = row(connection, entry)?;
+                let Some(row) = row(connection, entry)? else { return Ok(false) };
                 let id = row.id;
                 self.of.insert(key.clone(), Kept { row, open: Some(next) });
                 self.open.push(key);
@@ -257,7 +264,8 @@ impl Rows {
             }
         }
         sessions::write(connection, entry)?;
-        entry.writes.iter().try_for_each(|staged| state::write(connection, &entry.tenant, staged))
+        entry.writes.iter().try_for_each(|staged| state::write(connection, &entry.tenant, staged))?;
+        Ok(true)
     }
 
     /// Writes the open units.
@@ -273,10 +281,17 @@ impl Rows {
     }
 }
 
-/// Finds the row of a run, or inserts it with the run's first unit.
-fn row(connection: &Connection, entry: &Entry) -> Result<Row, rusqlite::Error> {
+/// Finds the row of a run, or inserts it with the run's first unit. Returns `None` if the run was removed, or is new and
+/// repeats a removed run.
+fn row(connection: &Connection, entry: &Entry) -> Result<Option<Row>, rusqlite::Error> {
     let (tenant, run) = (entry.tenant.as_str(), entry.run.as_str());
     if let Some(record) = entry.new_record() {
+        if let Some(repeated) = &record.repeats
+            && standing(connection, tenant, repeated.as_str())?.as_deref() == Some(REMOVED)
+        {
+            tracing::warn!(run = %entry.run, "the run does not begin: the run `{repeated}`, which it repeats, was removed");
+            return Ok(None);
+        }
         let text = text(record)?;
         let sql = "INSERT INTO runs (tenant, run, flow, depth, parent, record, standing, created, updated)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'active', ?7, ?7)";
@@ -284,7 +299,17 @@ fn row(connection: &Connection, entry: &Entry) -> Result<Row, rusqlite::Error> {
         let values = params![tenant, run, &*record.flow, record.depth, parent, text, entry.unit.ts];
         let id = connection.prepare_cached(sql)?.insert(values)?;
         search::write_record(connection, id, &entry.tenant, entry.unit.ts, record)?;
-        return Ok(Row { id, tail: 0 });
+        return Ok(Some(Row { id, tail: 0 }));
     }
-    Row::find(connection, tenant, run)
+    if standing(connection, tenant, run)?.is_none_or(|standing| standing == REMOVED) {
+        tracing::warn!(%run, "the run was removed, so this process stops driving it");
+        return Ok(None);
+    }
+    Row::find(connection, tenant, run).map(Some)
+}
+
+/// Returns the stored status of a run.
+fn standing(connection: &Connection, tenant: &str, run: &str) -> Result<Option<String>, rusqlite::Error> {
+    let sql = "SELECT standing FROM runs WHERE tenant = ? AND run = ?";
+    connection.prepare_cached(sql)?.query_row(params![tenant, run], |row| row.get(0)).optional()
 }

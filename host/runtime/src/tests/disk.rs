@@ -158,6 +158,13 @@ impl Journal for Disk {
         Ok(disk.runs.iter().filter(|(_, (record, _))| is_below(record)).map(|(id, _)| id.clone()).collect())
     }
 
+    fn repeats_of(&self, _: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {
+        let disk = self.lock();
+        let repeats =
+            |record: &Option<Record>| record.as_ref().is_some_and(|record| record.repeats.as_ref() == Some(run));
+        Ok(disk.runs.iter().filter(|(_, (record, _))| repeats(record)).map(|(id, _)| id.clone()).collect())
+    }
+
     fn find(&self, _tenant: &Tenant, run: &RunId) -> Result<Option<Record>, StoreError> {
         Ok(self.lock().runs.get(run).and_then(|(record, _)| record.clone()))
     }
@@ -198,6 +205,10 @@ impl Journal for AsText {
     fn force(&self) {}
 
     fn children_of(&self, _: &Tenant, _: &RunId) -> Result<Vec<RunId>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    fn repeats_of(&self, _: &Tenant, _: &RunId) -> Result<Vec<RunId>, StoreError> {
         Ok(Vec::new())
     }
 

@@ -72,15 +72,18 @@ pub(super) fn check<'f>(graph: &Graph, facts: impl IntoIterator<Item = &'f Fact>
 struct Given {
     plans: Vec<Plan>,
     inputs: Mutex<Vec<(String, Json)>>,
+    /// The address of a node that fails for now.
+    failing: Mutex<Option<&'static str>>,
 }
 
 impl NodeRunner for Given {
     fn run(&self, attempt: Attempt, _: Arc<dyn Calls>) -> BoxFuture<'static, StepResult> {
         let index: usize = attempt.node_id.as_str()[1..].parse().unwrap();
         let address = attempt.scope.address(&attempt.node_id);
+        let fails = *self.failing.lock().unwrap() == Some(&address);
         self.inputs.lock().unwrap().push((address, attempt.input.json().clone()));
         match super::graphs::perform(
-            &self.plans[index],
+            if fails { &Plan::Fail } else { &self.plans[index] },
             attempt.attempt,
             attempt.woken.as_ref(),
             attempt.state.as_ref(),
@@ -107,7 +110,7 @@ impl Case {
         let mut scripted = lower(body, policy);
         change(&mut scripted.graph);
         let mut world = world(&scripted, None);
-        let given = Arc::new(Given { plans: scripted.plans, inputs: Mutex::default() });
+        let given = Arc::new(Given { plans: scripted.plans, inputs: Mutex::default(), failing: Mutex::default() });
         world.runner = given.clone();
         let flow = Pinned { graph: Arc::new(scripted.graph), pin: Pin("planned".into()) };
         world.flows = Arc::new(FlowMap(HashMap::from([("planned".to_owned(), flow.graph.clone())])));
@@ -309,4 +312,35 @@ fn a_retry_does_anew_what_was_undone() {
     block(FlowRunner::retry(case.world.clone(), &"run-1".into(), repeat, options).unwrap().run());
     let ran: Vec<_> = case.given.inputs.lock().unwrap().iter().map(|(at, _)| at.clone()).collect();
     assert_eq!(ran, ["n1", "n2", "n3"], "n0 keeps its output, n1 was undone");
+}
+
+/// A node that can be undone belongs to one run: a second run that would keep it too is refused, and names the first one.
+/// If that one has failed and undone the node, a run that repeats it does the node anew.
+#[test]
+fn one_run_takes_over_what_can_be_undone() {
+    let body = chain(vec![Plan::Done, Plan::Done, Plan::Done]).with_undo(1, Plan::Done);
+    let case = Case::new(&body, FlowPolicy::default());
+    let retry = |of: &str, from: &str, id: &str| {
+        let repeat = Repeat { from: Some(from.into()), ..Repeat::default() };
+        let options = RunOptions { run_id: Some(id.into()), ..RunOptions::default() };
+        FlowRunner::retry(case.world.clone(), &of.into(), repeat, options)
+    };
+    assert_eq!(case.run().status, RunStatus::Succeeded);
+    *case.given.failing.lock().unwrap() = Some("n2");
+    let second = block(retry("run-1", "n2", "run-2").unwrap().run());
+    *case.given.failing.lock().unwrap() = None;
+    assert_eq!((second.status, undone(&second)), (RunStatus::Failed, vec!["n1".to_owned()]));
+    // The same request again finds its run.
+    assert!(!retry("run-1", "n2", "run-2").unwrap().is_new());
+    let refused = retry("run-1", "n2", "run-3").err().unwrap().to_string();
+    assert_eq!(
+        refused,
+        "the run `run-2`, which repeats a part of `run-1`, has taken over `n1` and undoes it if it fails; repeat `run-2`, \
+         or begin at `n1`"
+    );
+    case.given.inputs.lock().unwrap().clear();
+    block(retry("run-1", "n1", "run-4").unwrap().run());
+    block(retry("run-2", "n2", "run-5").unwrap().run());
+    let ran: Vec<_> = case.given.inputs.lock().unwrap().iter().map(|(at, _)| at.clone()).collect();
+    assert_eq!(ran, ["n1", "n2", "n1", "n2"]);
 }

@@ -43,6 +43,10 @@ impl Journal for Changed {
         Ok(Vec::new())
     }
 
+    fn repeats_of(&self, _: &Tenant, _: &RunId) -> Result<Vec<RunId>, StoreError> {
+        Ok(Vec::new())
+    }
+
     fn find(&self, _: &Tenant, _: &RunId) -> Result<Option<Record>, StoreError> {
         Ok(None)
     }

@@ -9,7 +9,7 @@ use flowcell_runtime::{
     sqlite::Reader,
 };
 
-use super::{COUNTS, FlowMap, everything, graph, large::entry, open, options, run, tenant};
+use super::{COUNTS, FlowMap, everything, forget, graph, large::entry, open, options, run, tenant};
 
 fn document(reader: &Reader, flows: &dyn Flows, run: &str) -> Result<Json, ExportError> {
     let mut out = Vec::new();
@@ -71,7 +71,7 @@ fn a_run_that_is_not_there_is_not_exported() {
     run(&store, COUNTS, options("r"));
     let unknown = document(store.reader(), &NoFlows, "other").unwrap_err();
     assert_eq!(unknown.to_string(), "the run `other` does not exist");
-    store.forget(&tenant(), &"r".into());
+    forget(&store, "r");
     store.sweep(&tenant()).unwrap();
     let removed = document(store.reader(), &NoFlows, "r").unwrap_err();
     assert_eq!(removed.to_string(), "the run `r` was removed, and its id cannot be used again");

@@ -4,11 +4,11 @@ use std::{fs, io::Write, path::Path};
 
 use flowcell_runtime::{
     RunStatus,
-    ports::{Filter, Journal, Runs, StateStore, Sweep},
+    ports::{Filter, Journal, Runs, StateStore},
     sqlite::{OpenStoreError, Reader, SqliteStore, stop_process},
 };
 
-use super::{ASKS, COUNTS, answered, database, everything, open, options, run, tenant};
+use super::{ASKS, COUNTS, answered, database, everything, forget, open, options, run, tenant};
 
 /// Copies the content of a store into a new store of version 1.
 fn as_version_1(from: &Path, to: &Path) {
@@ -36,7 +36,7 @@ fn version_1() -> (tempfile::TempDir, tempfile::TempDir) {
     run(&store, COUNTS, options("gone"));
     run(&store, COUNTS, options("e"));
     assert_eq!(run(&store, ASKS, options("r")).status, RunStatus::Parked);
-    store.forget(&tenant(), &"gone".into());
+    forget(&store, "gone");
     drop(store);
     as_version_1(new.path(), old.path());
     (new, old)

@@ -11,7 +11,7 @@ use flowcell_runtime::{
 };
 
 use super::{
-    database, everything,
+    database, everything, forget,
     large::{entry, outputs, text},
     open, tenant,
 };
@@ -42,7 +42,7 @@ fn blobs_that_only_removed_runs_named_are_removed() {
     append(&store, "b", Json::array([shared.clone()]));
     assert_eq!(store.sweep(&tenant()).unwrap(), swept(&[]));
     assert_eq!(blobs(folder.path()), 2);
-    store.forget(&tenant(), &"a".into());
+    forget(&store, "a");
     assert_eq!(store.sweep(&Tenant::from("other")).unwrap(), swept(&[]));
     assert_eq!(store.sweep(&tenant()).unwrap(), swept(&[MAX_INLINE_BYTES + 3]));
     assert_eq!(everything(store.reader(), "b").len(), 1);
@@ -50,8 +50,8 @@ fn blobs_that_only_removed_runs_named_are_removed() {
     append(&store, "c", Json::array([text(MAX_INLINE_BYTES + 1)]));
     assert_eq!(store.sweep(&tenant()).unwrap(), swept(&[]));
     assert_eq!(everything(store.reader(), "c").len(), 1);
-    store.forget(&tenant(), &"b".into());
-    store.forget(&tenant(), &"c".into());
+    forget(&store, "b");
+    forget(&store, "c");
     assert_eq!(store.sweep(&tenant()).unwrap(), swept(&[MAX_INLINE_BYTES + 2, MAX_INLINE_BYTES + 3]));
     assert_eq!(blobs(folder.path()), 0);
 }
@@ -79,7 +79,7 @@ fn blobs_that_a_kept_run_names_stay() {
         assert!(Blobs::get(&*store, &tenant(), blob).unwrap().is_some());
     }
     assert_eq!(everything(store.reader(), "r").len(), 1);
-    store.forget(&tenant(), &"r".into());
+    forget(&store, "r");
     assert_eq!(store.sweep(&tenant()).unwrap().blobs, 5);
 }
 
@@ -132,7 +132,7 @@ fn a_sweep_that_fails_removes_nothing() {
         BEGIN SELECT raise(ABORT, 'disk full'); END";
     database(folder.path()).execute_batch(full).unwrap();
     let store = SqliteStore::open(folder.path(), |_| ()).unwrap();
-    (0..3).for_each(|run| store.forget(&tenant(), &format!("r{run}").as_str().into()));
+    (0..3).for_each(|run| forget(&store, &format!("r{run}")));
     for _ in 0..2 {
         assert_eq!(store.sweep(&tenant()).unwrap_err().to_string(), "the store accepts no more writes");
     }
@@ -178,7 +178,7 @@ fn a_store_is_compacted_on_request() {
     store.settle().unwrap();
     drop(store);
     let store = open(folder.path());
-    store.forget(&tenant(), &"r".into());
+    forget(&store, "r");
     assert_eq!(store.sweep(&tenant()).unwrap().file_bytes, 0, "little is free");
     let compacted = store.compact().unwrap();
     assert!(compacted.before - compacted.after > 900_000, "{compacted:?}");

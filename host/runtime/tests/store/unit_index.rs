@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use flowcell_contract::Json;
 use flowcell_runtime::{
-    ports::{Journal, Runs, Sweep, Unit},
+    ports::{Journal, Runs, Unit},
     sqlite::Reader,
 };
 
 use super::{
-    everything,
+    everything, forget,
     large::{entry, outputs},
     open,
 };
@@ -30,7 +30,7 @@ fn units_are_found_wherever_they_are_and_whatever_was_removed() {
         let append = |run: &str, at: usize| store.append(entry(run, units[at].clone()));
         (0..before).for_each(|at| append("a", at));
         (0..GONE).for_each(|at| append("gone", at));
-        store.forget(&tenant(), &"gone".into());
+        forget(&store, "gone");
         for at in 0..AFTER {
             append("b", at);
             append("a", before + at);

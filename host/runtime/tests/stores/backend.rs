@@ -4,18 +4,21 @@ use std::sync::{Arc, Mutex};
 
 use flowcell_contract::{RunId, Tenant};
 use flowcell_runtime::{
-    World,
+    RunStatus, World,
     memory::{LocalLeases, MemoryBlobs, MemoryCache, MemoryDocuments, MemoryJournal, MemoryState},
     ports::{
-        Blobs, CacheStore, DocumentStore, Entry, Journal, LabelChange, Lease, Leases, RelabelError, Runs, Sessions,
-        StateStore, StoreError, Sweep, Swept,
+        Blobs, CacheStore, DocumentStore, Entry, Journal, LabelChange, Lease, Leases, RelabelError, Removed, Removing,
+        Runs, Sessions, StateStore, StoreError, StoredStatus, Sweep, Swept, Undeletable,
     },
     shared::SharedRuns,
     sql::{Dialect, Options, SharedStore},
     sqlite::{SqliteStore, stop_process},
 };
 
-use super::servers::{Server, server};
+use super::{
+    servers::{Server, server},
+    units::{everything, unit, with_status},
+};
 use crate::flows::{FlowMap, Nodes, graph, tenant};
 
 /// Where a store is: in memory, in a folder, or in a database on a server. A store that is opened again in a folder or
@@ -35,7 +38,7 @@ pub(crate) struct Store {
     pub(crate) leases: Arc<dyn Leases>,
     pub(crate) sessions: Arc<dyn Sessions>,
     pub(crate) documents: Arc<dyn DocumentStore>,
-    sweep: Arc<dyn Sweep>,
+    pub(crate) sweep: Arc<dyn Sweep>,
     pub(crate) sqlite: Option<Arc<SqliteStore>>,
     pub(crate) server: Option<Arc<SharedStore>>,
     /// The claims of the runs to which tests append units without a driver.
@@ -194,8 +197,26 @@ impl Store {
         }
     }
 
+    /// Removes a run. Ends it before, if it has not ended.
     pub(crate) fn forget(&self, run: &str) {
-        self.sweep.forget(&tenant(), &run.into());
+        self.let_go_of(run);
+        if let [Undeletable::NotEnded { .. }] = &self.remove(&[run]).kept[..] {
+            let end = everything(&*self.journal, run).last().map_or(0, |unit| unit.next_seq());
+            self.append(with_status(run, unit(end), StoredStatus::Ended(RunStatus::Succeeded)));
+            self.let_go_of(run);
+            assert_eq!(self.remove(&[run]).kept, []);
+        }
+    }
+
+    /// Removes those of the runs that may be removed.
+    pub(crate) fn remove(&self, runs: &[&str]) -> Removed {
+        let runs: Vec<RunId> = runs.iter().map(|run| RunId::from(*run)).collect();
+        self.sweep.remove(&tenant(), &runs, Removing::Each).unwrap()
+    }
+
+    /// Gives up the claim of one run.
+    fn let_go_of(&self, run: &str) {
+        self.claimed.lock().unwrap().retain(|(known, _)| known.as_str() != run);
     }
 
     pub(crate) fn sweep(&self) -> Result<Swept, StoreError> {

@@ -402,7 +402,8 @@ pub(crate) fn a_forgotten_run_leaves_a_tombstone(backend: &Backend) {
     // Not the next process: the run was released when it ended.
     store.append(entry("other", unit(0)));
     let lease = store.leases.claim(&tenant(), &"r".into()).unwrap().unwrap();
-    store.journal.append(Entry { record: Some(below), ..entry("r.child", unit(0)) });
+    let ended = StoredStatus::Ended(RunStatus::Cancelled);
+    store.journal.append(Entry { record: Some(below), ..with_status("r.child", unit(0), ended) });
     drop(lease);
     store.forget("r");
     store.settle();

@@ -30,7 +30,7 @@ use flowcell_platform::{
     reload::Reloaded,
     tenants::{
         TenantRow, Tenants,
-        across::{RunPlace, RunsAcross},
+        across::{PageStart, RunPlace, RunsAcross},
     },
 };
 
@@ -102,12 +102,18 @@ pub(crate) struct TenantRun {
 
 /// A page of runs of all tenants.
 #[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct TenantRunPage {
     /// The runs, newest first.
     runs: Vec<TenantRun>,
     /// The `cursor` of the next page; the last page has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
+    /// The time to which the runs of all tenants were searched, in milliseconds since 1970. The page has it if the search of
+    /// a tenant ended after 20,000 runs, and may then have fewer runs than `limit`, or none. `next` continues the search.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    searched_to: Option<u64>,
 }
 
 /// Whether the runs of a disabled tenant are cancelled.
@@ -183,12 +189,12 @@ pub(crate) async fn runs(
         return Err(ApiError::bad_request(why));
     }
     let wrong = || ApiError::bad_request("`cursor` must be the `next` of a page of `/v1/admin/runs`");
-    let after = query.take_cursor().map(|cursor| RunPlace::parse(&cursor).ok_or_else(wrong)).transpose()?;
+    let start = query.take_cursor().map(|cursor| PageStart::parse(&cursor).ok_or_else(wrong)).transpose()?;
     let items = query.page_size()?;
     let filter = query.into_filter()?;
     let all = request.clone().blocking(|request| all_tenants(&Tenants::of(&request.app.host))).await?;
     let all: Vec<_> = all.into_iter().map(|(tenant, _)| tenant).collect();
-    let mut list = RunsAcross::new(filter, after);
+    let mut list = RunsAcross::new(filter, start);
     // Each part gives its permit back, so that other requests get their turns between two parts.
     for some in all.chunks(MAX_TENANTS_READ).map(<[Tenant]>::to_vec) {
         let part = request.clone().reading(move |request| {
@@ -197,14 +203,17 @@ pub(crate) async fn runs(
         });
         list = part.await?;
     }
-    let found = list.into_rows();
+    let (found, searched_to) = list.into_page();
     let most = PageLimits { items, bytes: PAGE_BYTES };
     let view = |(tenant, row): &(Tenant, RunRow)| {
         let place = RunPlace { created: row.created, tenant: tenant.clone(), run: row.run_id.clone() };
         TenantRun { tenant: tenant.to_string(), run: RunView::from_row(row), place: place.to_text() }
     };
     let (runs, next) = fill_page(found.iter().map(view), most, |run| run.place.clone());
-    Ok(Json(TenantRunPage { runs, next }))
+    // A page that was cut for its size goes on after its last run.
+    let searched_to = searched_to.filter(|_| next.is_none());
+    let next = next.or_else(|| searched_to.map(|to| PageStart::At(to).to_text()));
+    Ok(Json(TenantRunPage { runs, next, searched_to }))
 }
 
 /// Returns the tenants. Their audit logs name the caller's token as the actor.

@@ -345,6 +345,7 @@ impl From<TenantError> for ApiError {
             TenantError::BeingRemoved(_) => ApiError::new(StatusCode::CONFLICT, "tenant_being_removed", error),
             TenantError::Changed(_) => ApiError::new(StatusCode::CONFLICT, "conflict", error),
             TenantError::UnknownToken(_) => ApiError::not_found("token_not_found", error),
+            TenantError::UnknownAccount(_) => ApiError::not_found("account_not_found", error),
             TenantError::TokenNameTaken(..) => ApiError::new(StatusCode::CONFLICT, "token_exists", error),
             TenantError::TokenName(_) | TenantError::UnknownScope(..) | TenantError::ScopeNotAllowed(..) => {
                 ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, error.code(), error)
@@ -455,6 +456,7 @@ impl From<StartError> for ApiError {
                 ApiError::not_found("node_not_found", &error)
             }
             StartError::Open(OpenError::NoNode(NoStart::KeepsNothing { .. })) => conflict("no_answer_kept"),
+            StartError::Open(OpenError::NoNode(NoStart::TakenOver { .. })) => conflict("node_taken_over"),
             StartError::Open(
                 OpenError::OtherInput(_)
                 | OpenError::OtherFlow(..)

@@ -29,7 +29,9 @@ use super::{
     feeds::Feeds,
     identity::{Caller, Identify, Scope},
     limits::Limits,
+    machines::Machines,
     permit::{MAX_HOOK_BYTES, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, RequestPermit},
+    sign_in_limiter::SignInLimiter,
     tenant_directory::TenantDirectory,
 };
 use crate::blocking::blocking;
@@ -39,6 +41,7 @@ use flowcell_platform::{
     notify::Notifications,
     reload::Reloader,
     run_locks::{RunLock, RunLocks},
+    sign_in::SignIns,
     supervisor::AdmissionQueue,
     triggers::Triggers,
     waiting,
@@ -74,6 +77,10 @@ pub(crate) struct App {
     pub(crate) reloader: Arc<Reloader>,
     /// The notifications, whose links answer gates. `None`: there are none.
     pub(crate) notifications: Option<Notifications>,
+    /// The sign-in by OpenID Connect. `None`: there is none.
+    pub(crate) sign_ins: Option<SignIns>,
+    pub(crate) returns: SignInLimiter,
+    pub(crate) machines: Machines,
     pub(crate) admission: AdmissionQueue,
     pub(crate) broadcasts: Arc<Broadcasts>,
     pub(crate) feeds: Arc<Feeds>,
@@ -106,7 +113,7 @@ impl App {
     pub(crate) fn new(
         directory: Arc<TenantDirectory>,
         triggers: Arc<Triggers>,
-        (reloader, notifications): (Arc<Reloader>, Option<Notifications>),
+        (reloader, notifications, sign_ins): (Arc<Reloader>, Option<Notifications>, Option<SignIns>),
         (broadcasts, feeds): (Arc<Broadcasts>, Arc<Feeds>),
         limits: &Limits,
         port: u16,
@@ -126,6 +133,9 @@ impl App {
             triggers,
             reloader,
             notifications,
+            sign_ins,
+            returns: SignInLimiter::default(),
+            machines: Machines::default(),
             broadcasts,
             feeds,
             subscribers: FairSemaphore::new(limits.subscribers),

@@ -1,7 +1,7 @@
 //! The route that assists an editor: diagnostics with their corrections, completions, explanations, the kinds of words,
 //! and the renaming of nodes. It runs no node and stores nothing.
 
-use std::{cell::Cell, ops::Range};
+use std::{cell::Cell, collections::BTreeMap, ops::Range};
 
 use axum::Json;
 use flowcell_assist::{
@@ -47,6 +47,9 @@ pub(crate) struct Draft {
     /// The file name of the flow: its name with the ending `.yaml`, `.yml`, `.json`, or `.flow.js` for a script. By
     /// default `flow.yaml`.
     name: Option<String>,
+    /// The texts of the files that the flow names, by their paths relative to it. They are not stored.
+    #[serde(default)]
+    files: BTreeMap<String, String>,
     /// The place of the cursor. One beyond the end of its line, or of the text, is at that end.
     at: Option<At>,
     /// The parts of the answer. By default `diagnostics`, and with `at` `fixes`, `completions` and `hover`.
@@ -188,15 +191,17 @@ impl Draft {
     responses((status = 200, body = Assistance), (status = "default", body = ErrorBody)))]
 pub(crate) async fn assist(request: Request, Body(mut draft): Body<Draft>) -> Result<Json<Assistance>, ApiError> {
     let (wanted, at, new_id) = (draft.wanted()?, draft.at, draft.new_id.take());
+    let files = std::mem::take(&mut draft.files);
     let source = draft.source()?;
+    let around = flows::surroundings(&request, files.clone())?;
     let wants = |want| wanted.contains(&want);
     let checked = match wants(Want::Diagnostics) || wants(Want::Fixes) {
-        true => Some(flows::check(&request, source.clone()).await?),
+        true => Some(flows::check(&request, source.clone(), files).await?),
         false => None,
     };
     let answer = request.computing(move |request| {
         request.host.charged(|| {
-            let editing = request.host.edit_alone(&source, flows::surroundings(request));
+            let editing = request.host.edit_alone(&source, around);
             let written = Written::new(request, &source, &editing, at);
             let mut answer = Assistance::default();
             if let Some(checked) = checked {

@@ -1,6 +1,10 @@
 //! The routes that lay out, inspect and test a flow. A test makes no calls to other systems.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::{
     Json,
@@ -47,6 +51,9 @@ pub(crate) struct FlowToRead {
     flow: Box<RawValue>,
     /// The version of a stored flow; by default the newest.
     version: Option<u32>,
+    /// The texts of the files that a whole flow names, by their paths relative to it. They are not stored.
+    #[serde(default)]
+    files: BTreeMap<String, String>,
 }
 
 /// The maximum number of bytes of a list of ids in [`Folded`].
@@ -61,6 +68,10 @@ pub(crate) struct Folded {
     fold: Option<String>,
     /// With `fold=all`: the ids of nodes whose bodies are shown all the same.
     open: Option<String>,
+    /// The number of a part of a large picture, from 0: the rows of about 400 nodes, with at most 800 edges of them. A
+    /// number that is too large stands for the last part. By default the whole picture.
+    #[param(minimum = 0)]
+    part: Option<u32>,
 }
 
 /// The picture of a run.
@@ -75,6 +86,10 @@ pub(crate) struct RunPicture {
     /// The number of an event: the states are those before it. By default those of now.
     #[param(minimum = 0)]
     before: Option<u64>,
+    /// The number of a part of a large picture, from 0: the rows of about 400 nodes, with at most 800 edges of them. A
+    /// number that is too large stands for the last part. By default the whole picture.
+    #[param(minimum = 0)]
+    part: Option<u32>,
 }
 
 impl Folded {
@@ -102,6 +117,9 @@ pub(crate) struct FlowToTest {
     flow: Box<RawValue>,
     /// The version of a stored flow; by default the newest.
     version: Option<u32>,
+    /// The texts of the files that a whole flow names, by their paths relative to it. They are not stored.
+    #[serde(default)]
+    files: BTreeMap<String, String>,
     /// The input; its members take precedence over the flow's defaults.
     #[serde(default)]
     #[schema(value_type = Object)]
@@ -120,7 +138,8 @@ fn services() -> Vec<String> {
 ///
 /// The answer is that of `flowcell graph --format json`: `{ name, width, height, nodes, edges }` in pixels. The same flow
 /// always has the same places. A flow with errors is refused with its diagnostics. A node with a body that is left out has
-/// the number of nodes in it as `folded`.
+/// the number of nodes in it as `folded`. With `part`, the answer has `part`: `{ number, of, top, bottom, nodes,
+/// hasBodies, edgesLeftOut }`.
 #[utoipa::path(post, path = "/v1/graph", tag = "flows", operation_id = "lay_out_flow", params(Folded),
     request_body = FlowToRead,
     responses((status = 200, body = Object), (status = "default", body = ErrorBody)))]
@@ -130,9 +149,10 @@ pub(crate) async fn graph(
     Body(asked): Body<FlowToRead>,
 ) -> Result<Response, ApiError> {
     let fold = folded.read()?;
-    let flow = start::load_or_check(&request, &asked.flow, asked.version).await?;
-    let layout =
-        request.computing(move |request| Ok(request.host.charged(|| places(flow.graph(), &fold, |_, _| None::<()>))));
+    let part = folded.part.map(|part| part as usize);
+    let flow = start::load_or_check_with(&request, &asked.flow, asked.version, asked.files).await?;
+    let layout = request
+        .computing(move |request| Ok(request.host.charged(|| places(flow.graph(), &fold, part, |_, _| None::<()>))));
     Ok(json_text(layout.await?))
 }
 
@@ -147,9 +167,10 @@ pub(crate) async fn graph(
 pub(crate) async fn graph_of_run(
     request: Request,
     PathParam(id): PathParam<String>,
-    QueryParams(RunPicture { fold, open, before }): QueryParams<RunPicture>,
+    QueryParams(RunPicture { fold, open, before, part }): QueryParams<RunPicture>,
 ) -> Result<Response, ApiError> {
-    let (run, fold) = (parse_path_id(&id)?, Folded { fold, open }.read()?);
+    let (run, fold) = (parse_path_id(&id)?, Folded { fold, open, part }.read()?);
+    let part = part.map(|part| part as usize);
     let layout = request.reading(move |request| {
         request.row(&run)?;
         let tree = Tree::before(&request.host, &run, before.unwrap_or(u64::MAX))?;
@@ -157,7 +178,7 @@ pub(crate) async fn graph_of_run(
         let left_out = tree.left_out();
         let states = NodeStates::of(tree);
         let of_node = |owner: Option<&str>, id: &str| states.get(&(owner.map(str::to_owned), id.to_owned()));
-        let text = places(&graph, &fold, of_node);
+        let text = places(&graph, &fold, part, of_node);
         Ok(match text.strip_prefix('{').filter(|_| left_out > 0) {
             Some(rest) => format!("{{\"tasksLeftOut\":{left_out},{rest}"),
             None => text,
@@ -179,7 +200,7 @@ pub(crate) async fn inspect_route(request: Request, Body(asked): Body<FlowToRead
 
 /// Describes a flow's inputs, outputs, nodes and edges without running it.
 pub(crate) async fn inspect(request: &Request, asked: FlowToRead) -> Result<Value, ApiError> {
-    let flow = start::load_or_check(request, &asked.flow, asked.version).await?;
+    let flow = start::load_or_check_with(request, &asked.flow, asked.version, asked.files).await?;
     request.clone().computing(move |_| Ok(flow_description(&flow))).await
 }
 
@@ -198,7 +219,8 @@ pub(crate) async fn test_route(request: Request, Body(asked): Body<FlowToTest>) 
 ///
 /// Returns 400 if the test does not end within 60 s.
 pub(crate) async fn test(request: &Request, asked: FlowToTest) -> Result<Value, ApiError> {
-    let flow = flows::with_home(request, start::load_or_check(request, &asked.flow, asked.version).await?).await?;
+    let flow = start::load_or_check_with(request, &asked.flow, asked.version, asked.files).await?;
+    let flow = flows::with_home(request, flow).await?;
     // A test ends with its request, so the permit for checks may be dropped with the request, too.
     let _turn = request.app.checks.take(request.tenant(), 1).await;
     let host = request.host.clone().simulating(Simulate::of(asked.simulate)).map_err(ApiError::bad_request)?;

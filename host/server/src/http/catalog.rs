@@ -19,7 +19,9 @@ use flowcell_platform::shape;
 /// The known node types.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Nodes {
-    /// `{ type, version, title, description, input, config, output, traits, effect, capabilities }`
+    /// `{ type, version, title, description, input, config, output, traits, effect, capabilities, about? }`. `about`
+    /// has what the manifest of the pack tells people: `icon`, `categories`, `keywords`, `docs`, `homepage`,
+    /// `repository` and `deprecated`, as far as they are set.
     #[schema(value_type = Vec<Object>)]
     nodes: Vec<Value>,
 }

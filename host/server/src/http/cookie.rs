@@ -4,6 +4,11 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 
 /// The prefix that makes a browser accept the cookie only over TLS, and only from this very host.
 const SECURE_PREFIX: &str = "__Host-";
+/// The prefix that makes a browser accept the cookie of a sign-in only over TLS. It has a path, so it cannot have the other
+/// prefix.
+const SECURE_PATH_PREFIX: &str = "__Secure-";
+/// The path of the cookie of a sign-in: the page that issuers send browsers to.
+const SIGN_IN_PATH: &str = "/console/sign-in/callback";
 /// The older header by which a proxy names the protocol of its client. The newer one is `Forwarded`.
 pub(crate) const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 /// The path of posts to triggers.
@@ -28,17 +33,25 @@ impl LoginCookie {
 
     /// Returns the token in the cookie of a request to this path, if the cookie counts there.
     pub(crate) fn token<'a>(&self, path: &str, headers: &'a HeaderMap) -> Option<&'a str> {
-        if !reads_cookies(path) {
-            return None;
-        }
-        let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
-        let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-        // Over TLS a page without TLS under the same name can set no cookie with the prefix.
-        let is_own = |name: &str| match name.strip_prefix(SECURE_PREFIX) {
-            Some(name) => name == self.name,
-            None => name == self.name && !is_encrypted(headers),
-        };
-        pairs.find(|(name, _)| is_own(name)).map(|(_, token)| token).filter(|token| !token.is_empty())
+        if reads_cookies(path) { value(headers, SECURE_PREFIX, &self.name) } else { None }
+    }
+
+    /// Returns the cookie of the sign-in that a browser has begun.
+    pub(crate) fn sign_in<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
+        value(headers, SECURE_PATH_PREFIX, &self.sign_in_name())
+    }
+
+    fn sign_in_name(&self) -> String {
+        format!("{}_sign_in", self.name)
+    }
+
+    /// Returns the header that sets the cookie of a sign-in for this many milliseconds. Browsers send it when the issuer
+    /// sends them back, so it is not strict.
+    pub(crate) fn set_sign_in(&self, request: &HeaderMap, sign_in: &str, lasts: u64) -> Option<HeaderValue> {
+        let (prefix, secure) = if is_encrypted(request) { (SECURE_PATH_PREFIX, "; Secure") } else { ("", "") };
+        let (name, seconds) = (self.sign_in_name(), lasts / 1_000);
+        let rest = format!("HttpOnly; SameSite=Lax; Path={SIGN_IN_PATH}; Max-Age={seconds}{secure}");
+        HeaderValue::from_str(&format!("{prefix}{name}={sign_in}; {rest}")).ok()
     }
 
     /// Returns the header that sets the cookie for this many milliseconds, in answer to a request with these headers.
@@ -48,6 +61,18 @@ impl LoginCookie {
         let cookie = format!("{prefix}{name}={token}; HttpOnly; SameSite=Strict; Path=/; Max-Age={seconds}{secure}");
         HeaderValue::from_str(&cookie).ok()
     }
+}
+
+/// Returns the value of a cookie. Over TLS its name needs the prefix: a page without TLS under the same name can set no
+/// cookie with it.
+fn value<'a>(headers: &'a HeaderMap, prefix: &str, own: &str) -> Option<&'a str> {
+    let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
+    let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    let is_own = |name: &str| match name.strip_prefix(prefix) {
+        Some(name) => name == own,
+        None => name == own && !is_encrypted(headers),
+    };
+    pairs.find(|(name, _)| is_own(name)).map(|(_, value)| value).filter(|value| !value.is_empty())
 }
 
 /// Returns whether the request came over TLS: to this server, which notes it with [`note_tls`], or to a proxy that says
@@ -113,6 +138,22 @@ mod tests {
         for (name, value) in [("x-forwarded-proto", "https"), ("forwarded", "for=10.0.0.1;proto=https")] {
             assert_eq!(set(name, value), format!("__Host-{plain}; Secure"));
         }
+    }
+
+    #[test]
+    fn the_cookie_of_a_sign_in_is_sent_to_one_page_alone() {
+        let cookie = LoginCookie::new(7171);
+        let mut headers = HeaderMap::new();
+        let plain = cookie.set_sign_in(&headers, "s", 600_000).unwrap();
+        let expected = "flowcell_7171_sign_in=s; HttpOnly; SameSite=Lax; Path=/console/sign-in/callback; Max-Age=600";
+        assert_eq!(plain, expected);
+        headers.insert(header::COOKIE, HeaderValue::from_static("flowcell_7171=t; flowcell_7171_sign_in=s"));
+        assert_eq!((cookie.sign_in(&headers), cookie.token("/v1/runs", &headers)), (Some("s"), Some("t")));
+        note_tls(&mut headers, false);
+        assert_eq!(cookie.sign_in(&headers), None, "over TLS the name needs its prefix");
+        assert_eq!(cookie.set_sign_in(&headers, "s", 600_000).unwrap(), format!("__Secure-{expected}; Secure"));
+        headers.append(header::COOKIE, HeaderValue::from_static("__Secure-flowcell_7171_sign_in=own"));
+        assert_eq!(cookie.sign_in(&headers), Some("own"));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The routes that evaluate an expression and explain a flow. They run no node and store nothing.
 
+use std::collections::BTreeMap;
+
 use axum::Json;
 use flowcell_contract::Json as Data;
 use flowcell_flow::Diagnostic;
@@ -69,6 +71,9 @@ pub(crate) struct Unexplained {
     flow: Box<RawValue>,
     /// The version of a stored flow; by default the newest.
     version: Option<u32>,
+    /// The texts of the files that a whole flow names, by their paths relative to it. They are not stored.
+    #[serde(default)]
+    files: BTreeMap<String, String>,
     /// The id of the only node to explain.
     node: Option<String>,
 }
@@ -164,8 +169,8 @@ pub(crate) async fn explain(request: Request, Body(body): Body<Unexplained>) -> 
 /// Explains a flow or one of its nodes: `{ name, description?, flow?, outputs?, nodes, text }`, where `text` says the same
 /// for people.
 pub(crate) async fn explain_flow(request: Request, asked: Unexplained) -> Result<Value, ApiError> {
-    let Unexplained { flow, version, node } = asked;
-    let flow = start::load_or_check(&request, &flow, version).await?;
+    let Unexplained { flow, version, files, node } = asked;
+    let flow = start::load_or_check_with(&request, &flow, version, files).await?;
     let explained = request.computing(move |request| {
         request.host.charged(|| {
             let explanation = flow.explain(node.as_deref())?;

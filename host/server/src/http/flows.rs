@@ -1,6 +1,8 @@
 //! The route that checks a flow, and helpers for flows that a request names or contains.
 
-use axum::Json;
+use std::collections::BTreeMap;
+
+use axum::{Json, http::StatusCode};
 use flowcell_flow::Source;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
@@ -25,6 +27,9 @@ pub(crate) struct Unchecked {
     /// A whole flow: an object, or its text in YAML or JSON. A script is `{ "name", "script" }`.
     #[schema(value_type = serde_json::Value)]
     flow: Box<RawValue>,
+    /// The texts of the files that the flow names, by their paths relative to it. They are not stored.
+    #[serde(default)]
+    files: BTreeMap<String, String>,
 }
 
 /// The result of checking a flow.
@@ -42,7 +47,7 @@ pub(crate) struct Checked {
 #[utoipa::path(post, path = "/v1/validate", tag = "flows", request_body = Unchecked,
     responses((status = 200, body = Checked), (status = "default", body = ErrorBody)))]
 pub(crate) async fn validate(request: Request, Body(body): Body<Unchecked>) -> Result<Json<Checked>, ApiError> {
-    let checked = check(&request, source(&body.flow)?).await?;
+    let checked = check(&request, source(&body.flow)?, body.files).await?;
     let diagnostics = checked.diagnostics.iter().map(shape::finding).collect();
     Ok(Json(Checked { valid: checked.flow.is_some(), diagnostics }))
 }
@@ -66,18 +71,24 @@ pub(crate) fn stored_flow_name(flow: &RawValue) -> Option<String> {
     is_flow_name(&text).then_some(text)
 }
 
-/// Returns the surroundings of a flow from a request. The flow cannot refer to files of the server. It may call the
-/// flows of the tenant's library if the caller may read them.
-pub(crate) fn surroundings(request: &Request) -> Folder {
-    match request.caller.scopes.has(Scope::FlowRead) {
+/// Returns the surroundings of a flow from a request, which reads the files of that request. The flow cannot refer to
+/// files of the server. It may call the flows of the tenant's library if the caller may read them.
+pub(crate) fn surroundings(request: &Request, files: BTreeMap<String, String>) -> Result<Folder, ApiError> {
+    let folder = match request.caller.scopes.has(Scope::FlowRead) {
         true => Folder::nowhere_beside(request.app.flows_of(request.tenant())),
         false => Folder::nowhere(),
-    }
+    };
+    let refused = |why| ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_file", why);
+    folder.with_files(files).map_err(refused)
 }
 
-/// Checks a flow from a request.
-pub(crate) async fn check(request: &Request, source: Source) -> Result<CheckedFlow, ApiError> {
-    let folder = surroundings(request);
+/// Checks a flow from a request. `files` are the files beside it, by their paths.
+pub(crate) async fn check(
+    request: &Request,
+    source: Source,
+    files: BTreeMap<String, String>,
+) -> Result<CheckedFlow, ApiError> {
+    let folder = surroundings(request, files)?;
     if let Some(known) = request.host.checked_before(&source, &folder) {
         return Ok(known);
     }

@@ -157,8 +157,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for PathPar
 
 /// Parses a run id from a client. Returns 400 unless it has 1 to 200 letters, digits, and any of `- _ . : / [ ]`.
 pub(crate) fn parse_run_id(text: &str) -> Result<RunId, ApiError> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/[]".contains(&byte);
-    if (1..=200).contains(&text.len()) && text.bytes().all(plain) {
+    if RunId::is_named_by(text) {
         return Ok(RunId::from(text));
     }
     Err(ApiError::bad_request("the id of a run must have 1 to 200 letters, digits, and - _ . : / [ ]"))

@@ -4,7 +4,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use axum::{Extension, Json, extract::State, http::StatusCode};
-use flowcell_contract::Json as Value;
+use flowcell_contract::{Json as Value, Tenant};
 use flowcell_platform::{
     notify::{
         Notifications,
@@ -34,7 +34,7 @@ use crate::blocking::blocking;
 #[serde(deny_unknown_fields)]
 pub(crate) struct LinkCode {
     /// The code of the link: the part of its URL behind `#`.
-    code: String,
+    pub(super) code: String,
 }
 
 /// The answer of a person with a link.
@@ -126,18 +126,7 @@ impl Linked {
             let why = format!("the link ended at {}; the question may be answered elsewhere", time(at));
             ApiError::new(StatusCode::GONE, "link_ended", why).with_details(json!({ "endedAt": at }))
         })?;
-        let (identity, tenant) = (app.identity.clone(), link.tenant.clone());
-        let policy = blocking(move || identity.policy(&tenant)).await.map_err(ApiError::internal)??;
-        let caller = Caller {
-            tenant: link.tenant.clone(),
-            scopes: [Scope::GateDecide].into_iter().collect(),
-            token: Some(link.actor()),
-            policy: Arc::new(policy),
-        };
-        let full = || ApiError::busy("too_many_requests", "the tenant has too many open requests; try again later");
-        let place = app.requests.try_take(&link.tenant, 1).ok_or_else(full)?;
-        let permit = RequestPermit::new(Some(place), app.bodies.clone(), link.tenant.clone());
-        let request = Request { app: app.clone(), host: app.host_of(&caller), caller, place: Arc::downgrade(&permit) };
+        let (request, permit) = request_of(app, link.tenant.clone(), Scope::GateDecide, link.actor()).await?;
         Ok(Linked { request, link, notifications, _permit: permit })
     }
 
@@ -192,6 +181,24 @@ impl Linked {
             })
             .await
     }
+}
+
+/// Returns the request of a link with this one scope, and its place among the requests of the tenant.
+pub(super) async fn request_of(
+    app: &Arc<App>,
+    tenant: Tenant,
+    scope: Scope,
+    actor: Arc<str>,
+) -> Result<(Request, Arc<RequestPermit>), ApiError> {
+    let (identity, of) = (app.identity.clone(), tenant.clone());
+    let policy = blocking(move || identity.policy(&of)).await.map_err(ApiError::internal)??;
+    let scopes = [scope].into_iter().collect();
+    let caller = Caller { tenant: tenant.clone(), scopes, token: Some(actor), policy: Arc::new(policy) };
+    let full = || ApiError::busy("too_many_requests", "the tenant has too many open requests; try again later");
+    let place = app.requests.try_take(&tenant, 1).ok_or_else(full)?;
+    let permit = RequestPermit::new(Some(place), app.bodies.clone(), tenant);
+    let request = Request { app: app.clone(), host: app.host_of(&caller), caller, place: Arc::downgrade(&permit) };
+    Ok((request, permit))
 }
 
 /// Returns the error of a link that opens nothing. It does not tell why, so a guess learns nothing.

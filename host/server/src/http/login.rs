@@ -12,14 +12,16 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
+    admin::tenants_as,
     api_error::{ApiError, ErrorBody},
-    app::{App, finish_detached},
+    app::{App, Request, finish_detached},
     auth_rate_limiter::ClientAddr,
-    identity::AuthError,
+    identity::{AuthError, Scope},
     intake::Body,
     steer::Nothing,
 };
 use crate::blocking::blocking;
+use flowcell_platform::tenants::login::{self, CodeError};
 
 /// A login.
 #[derive(Deserialize, ToSchema)]
@@ -62,6 +64,56 @@ pub(crate) async fn log_in(
         Ok((StatusCode::CREATED, AppendHeaders([(header::SET_COOKIE, cookie)]), view).into_response())
     })
     .await
+}
+
+/// The scopes of a login.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewCode {
+    /// The scopes of the login. The caller's token needs each of them. By default all that it has.
+    #[serde(default)]
+    scopes: Vec<String>,
+}
+
+/// A one-time code for a login.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LoginCode {
+    /// The code. It works once.
+    code: String,
+    /// The page of the console that takes the code behind `#`, where no server and no log receives it.
+    page: &'static str,
+    /// The lifetime of the code in milliseconds.
+    lasts_ms: u64,
+}
+
+/// Make a one-time code with which a browser logs in, with at most the scopes of the caller's token
+///
+/// The login ends with the caller's token. Only a token of a tenant makes codes, and not the login of a browser.
+#[utoipa::path(post, path = "/v1/login-codes", tag = "tenant", operation_id = "create_login_code",
+    request_body(content = NewCode, description = "optional"),
+    responses((status = 201, body = LoginCode), (status = "default", body = ErrorBody)))]
+pub(crate) async fn create_code(
+    request: Request,
+    Body(NewCode { scopes }): Body<NewCode>,
+) -> Result<Response, ApiError> {
+    if !request.app.identity.asks_for_tokens() {
+        let why = "this server asks for no tokens, because it has no tenants";
+        return Err(ApiError::new(StatusCode::CONFLICT, "tenant_local", why));
+    }
+    let missing = scopes.iter().filter_map(|name| Scope::named(name)).find(|scope| !request.caller.scopes.has(*scope));
+    if let Some(missing) = missing {
+        return Err(ApiError::forbidden(missing));
+    }
+    let made = request.blocking(move |request| {
+        login::create_code_for(&tenants_as(request), &request.caller, &scopes).map_err(|error| match error {
+            CodeError::NotAToken => ApiError::new(StatusCode::FORBIDDEN, "forbidden", error),
+            CodeError::TooMany => ApiError::busy("too_many_requests", error),
+            CodeError::Tenant(error) => error.into(),
+        })
+    });
+    let view = LoginCode { code: made.await?, page: "/console/login", lasts_ms: login::CODE_LIFETIME_MS };
+    Ok((StatusCode::CREATED, [(header::CACHE_CONTROL, "no-store")], Json(view)).into_response())
 }
 
 /// Log a browser out: revoke the token in its cookie, and remove the cookie

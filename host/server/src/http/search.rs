@@ -1,6 +1,5 @@
 //! The query of a list of runs: the filter, the page and the counts.
 
-use flowcell_flow::{labels::check_label, limits::LABELS};
 use flowcell_runtime::{
     limits::{MAX_COUNT_READS, MAX_COUNTED, MAX_READ_RUNS},
     ports::{Counts, Filter, Group},
@@ -54,18 +53,22 @@ pub(crate) struct RunQuery {
     #[param(inline)]
     status: Option<ListedStatus>,
     /// List only runs of this flow.
+    #[param(min_length = 1, max_length = 64, pattern = r"^[A-Za-z0-9_-]+$")]
     flow: Option<String>,
     /// List only runs of this version of their flow.
+    #[param(minimum = 1, maximum = 2_147_483_647_i64)]
     version: Option<u32>,
     /// List only runs that began at this time or later.
     since: Option<u64>,
     /// List only runs that began before this time.
     before: Option<u64>,
     /// List only failed runs whose error has this code.
+    #[param(min_length = 1)]
     error: Option<String>,
     /// List only failed runs whose error message has a word with each of these prefixes.
     text: Option<String>,
     /// List only failed runs in which this node failed; `each.fetch` is a node in the body of `each`.
+    #[param(min_length = 1)]
     node: Option<String>,
     /// List only runs with all these labels: `team=billing,tier=gold`.
     #[param(
@@ -73,6 +76,7 @@ pub(crate) struct RunQuery {
     )]
     labels: Option<String>,
     /// List only runs that this trigger started.
+    #[param(min_length = 1)]
     trigger: Option<String>,
     /// List only the runs that this run has called.
     #[param(min_length = 1, max_length = 200, pattern = r"^[A-Za-z0-9_.:/\[\]-]+$")]
@@ -122,13 +126,6 @@ impl RunQuery {
     pub(crate) fn into_filter(self) -> Result<Filter, ApiError> {
         let limit = self.page_size()?;
         let run = |id: Option<String>| id.as_deref().map(parse_run_id).transpose();
-        let largest = [self.since, self.before, self.min_duration_ms, self.max_duration_ms].into_iter().flatten().max();
-        if largest.is_some_and(|number| i64::try_from(number).is_err()) {
-            return Err(ApiError::bad_request("times and durations must be below 2^63 milliseconds"));
-        }
-        if self.version.is_some_and(|version| i32::try_from(version).is_err()) {
-            return Err(ApiError::bad_request("`version` must be below 2^31"));
-        }
         let (mut after, mut after_place) = (None, None);
         match self.cursor.as_deref().map(|cursor| (cursor, cursor.strip_prefix(PLACE_MARK))) {
             None => (),
@@ -138,7 +135,7 @@ impl RunQuery {
                 after_place = Some(place.parse().map_err(wrong)?);
             }
         }
-        Ok(Filter {
+        let filter = Filter {
             flow: self.flow,
             version: self.version,
             status: self.status.map(|status| status.store_name().to_owned()),
@@ -157,7 +154,9 @@ impl RunQuery {
             after_place,
             // One more than the page, which shows whether there is another page.
             limit: limit + 1,
-        })
+        };
+        filter.check().map_err(ApiError::bad_request)?;
+        Ok(filter)
     }
 }
 
@@ -169,10 +168,6 @@ fn parse_labels(text: &str) -> Result<Vec<(String, String)>, ApiError> {
     let labels: Option<Vec<_>> = text.split(',').map(parse).collect();
     let labels = labels
         .ok_or_else(|| ApiError::bad_request("`labels` must be a list of labels such as `team=billing,tier=gold`"))?;
-    if labels.len() > LABELS {
-        return Err(ApiError::bad_request(format!("`labels` may have at most {LABELS} labels")));
-    }
-    labels.iter().try_for_each(|(name, value)| check_label(name, value)).map_err(ApiError::bad_request)?;
     Ok(labels)
 }
 

@@ -136,7 +136,7 @@ pub(crate) async fn known_view(request: Request, run: RunId, wait: bool) -> Resu
 
 /// Prefixes of the run ids that are derived from triggers, idempotency keys and jobs. A caller that chose such an id
 /// could block a later start by a trigger, a key or a job.
-const RESERVED_PREFIXES: [&str; 6] = ["cron.", "event.", "hook.", "manual.", "idem-", RETRY_PREFIX];
+const RESERVED_PREFIXES: [&str; 7] = ["cron.", "event.", "form.", "hook.", "manual.", "idem-", RETRY_PREFIX];
 
 /// Parses a run id that a caller has chosen. Returns 400 if its prefix is reserved or its characters are not allowed.
 ///
@@ -220,13 +220,26 @@ pub(crate) async fn load_or_check(
     flow: &RawValue,
     version: Option<u32>,
 ) -> Result<LoadedFlow, ApiError> {
+    load_or_check_with(request, flow, version, BTreeMap::new()).await
+}
+
+/// Loads the flow that a body names, or checks the flow that it contains, which reads these files beside it.
+pub(crate) async fn load_or_check_with(
+    request: &Request,
+    flow: &RawValue,
+    version: Option<u32>,
+    files: BTreeMap<String, String>,
+) -> Result<LoadedFlow, ApiError> {
     if let Some(name) = flows::stored_flow_name(flow) {
+        if !files.is_empty() {
+            return Err(ApiError::bad_request("`files` needs a whole flow, but the request names a stored one"));
+        }
         return library::load(request.clone(), name, version).await;
     }
     if version.is_some() {
         return Err(ApiError::bad_request("`version` needs the name of a flow, but the request contains a whole flow"));
     }
-    match flows::check(request, flows::source(flow)?).await? {
+    match flows::check(request, flows::source(flow)?, files).await? {
         CheckedFlow { flow: Some(flow), .. } => Ok(flow),
         CheckedFlow { diagnostics, .. } => Err(ApiError::invalid_flow(&diagnostics)),
     }

@@ -62,7 +62,8 @@ pub async fn serve(
     let triggers = Arc::new(Triggers::new(directory.clone()));
     let reloader = Arc::new(Reloader::new(directory.host.clone()));
     let feeds = (broadcasts, Arc::default());
-    let app = Arc::new(App::new(directory, triggers, (reloader.clone(), None), feeds, &Limits::default(), NO_PORT));
+    let app =
+        Arc::new(App::new(directory, triggers, (reloader.clone(), None, None), feeds, &Limits::default(), NO_PORT));
     begun(drive.admission());
     let mut following = JoinSet::new();
     following.spawn(async move { reloader.follow_shared_packs().await });

@@ -43,6 +43,41 @@ fn a_text_and_a_run_have_the_same_layout() {
 }
 
 #[test]
+fn a_wide_picture_is_drawn_in_parts() {
+    let served = Served::local();
+    let noop = |id: String| json!({ "id": id, "type": "control.noop" });
+    let fan = 9_999;
+    let nodes: Vec<_> =
+        std::iter::once("root".to_owned()).chain((0..fan).map(|at| format!("n{at}"))).map(noop).collect();
+    let edges: Vec<_> = (0..fan).map(|at| json!({ "from": "root", "to": format!("n{at}") })).collect();
+    let body = json!({ "flow": { "flow": { "name": "fan" }, "nodes": nodes, "edges": edges } });
+    let part = |number: u64| served.post(&format!("/v1/graph?part={number}"), &body);
+    let first = part(0);
+    assert!(first.status == 200 && first.body.len() < 400_000, "{}", first.body.len());
+    let of = first.json()["part"]["of"].as_u64().unwrap();
+    let about = &first.json()["part"];
+    assert_eq!((&about["nodes"], &about["top"], &about["hasBodies"]), (&json!(fan + 1), &json!(0), &json!(false)));
+    let drawn = first.json()["edges"].as_array().unwrap().len() as u64;
+    assert_eq!(drawn + about["edgesLeftOut"].as_u64().unwrap(), fan as u64, "the root is in the first part");
+    assert!(drawn <= 800);
+    let (mut seen, mut bottom) = (std::collections::BTreeSet::new(), 0);
+    for number in 0..of {
+        let part = part(number).json();
+        let about = part["part"].clone();
+        assert_eq!((about["number"].as_u64(), about["top"].as_i64()), (Some(number), Some(bottom)), "{about}");
+        bottom = about["bottom"].as_i64().unwrap();
+        seen.extend(ids(&part["nodes"]).into_iter().map(str::to_owned));
+    }
+    assert_eq!((seen.len(), part(of + 7).json()["part"]["number"].as_u64()), (fan + 1, Some(of - 1)));
+    for wrong in ["-1", "x", "99999999999", ""] {
+        let answer = served.post(&format!("/v1/graph?part={wrong}"), &body);
+        assert_eq!(answer.fault(), (400, "bad_request".to_owned()), "{wrong}");
+    }
+    let whole = served.post("/v1/graph", &json!({ "flow": hello() })).json();
+    assert!(whole.get("part").is_none(), "{whole}");
+}
+
+#[test]
 fn bodies_are_folded_and_passes_are_listed_by_page() {
     let served = Served::local();
     let each = json!({ "id": "each", "type": "control.foreach", "input": { "list": [1, 2, 3], "maxFailures": 1 }, "body": ["one"] });

@@ -145,6 +145,7 @@ impl Served {
                     limits,
                     pages,
                     notifications,
+                    sign_ins: None,
                     drain_delay,
                 };
                 let server = Server::bind(host, settings).await.unwrap();

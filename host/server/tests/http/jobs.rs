@@ -279,6 +279,14 @@ fn wrong_requests_and_too_many_jobs_are_refused() {
         json!({ "action": "cancel", "filter": { "since": -1 } }),
         json!({ "action": "cancel", "filter": { "since": u64::MAX } }),
         json!({ "action": "cancel", "filter": { "flow": "a\u{0}b" } }),
+        json!({ "action": "cancel", "filter": { "parent": "a b" } }),
+        json!({ "action": "cancel", "filter": { "retryOf": "" } }),
+        json!({ "action": "cancel", "filter": { "flow": "a b" } }),
+        json!({ "action": "cancel", "filter": { "text": "?" } }),
+        json!({ "action": "cancel", "filter": { "status": "active" } }),
+        json!({ "action": "cancel", "filter": { "status": "parked", "node": "a" } }),
+        json!({ "action": "cancel", "filter": { "since": 2, "before": 1 } }),
+        json!({ "action": "label", "filter": some, "params": { "set": { "a": "gold\u{202e}dlog" } } }),
         json!({ "action": "cancel", "filter": { "labels": { "a b": "x" } } }),
         json!({ "action": "cancel", "filter": { "cursor": "r" } }),
         json!({ "action": "cancel", "filter": some, "maxRuns": 0 }),
@@ -336,6 +344,7 @@ fn h1_the_labels_of_one_run_are_changed() {
         (&a, "p1", json!({ "set": { "a b": "x" } }), (400, "bad_request")),
         (&a, "p1", json!({ "set": { "a": "x,y" } }), (400, "bad_request")),
         (&a, "p1", json!({ "remove": ["\u{1b}"] }), (400, "bad_request")),
+        (&a, "p1", json!({ "set": { "a": "\u{200b}" } }), (400, "bad_request")),
         (&a, "p1", json!({ "set": full }), (400, "too_many_labels")),
     ] {
         assert_eq!(change(token, run, &body).fault(), (fault.0, fault.1.into()), "{body}");

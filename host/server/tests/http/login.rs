@@ -141,3 +141,44 @@ fn h22_requests_that_other_sites_cause_are_refused_with_and_without_tenants() {
     let named: Vec<_> = named.iter().map(|(name, value)| (*name, value.as_str())).collect();
     assert_eq!(with_cookie(&served, &cookie, "GET", "/v1/nodes", &named).status, 200);
 }
+
+#[test]
+fn a_token_makes_codes_with_its_own_scopes_that_work_once_and_end_with_it() {
+    let (served, [a, b]) = served(&Policy::default());
+    let make = |token: &str, body: Value| call(&served, token, "POST", "/v1/login-codes", &body);
+    let made = make(&a, json!({ "scopes": ["run:read", "admin"] }));
+    assert_eq!((made.status, made.header("cache-control")), (201, Some("no-store")), "{made:?}");
+    let code = made.json()["code"].as_str().unwrap().to_owned();
+    assert!(code.starts_with("fcc_") && made.json()["page"] == "/console/login", "{made:?}");
+    let log_in = |code: &str| served.post("/v1/login", &json!({ "proof": code }));
+    let cookie = |answer: &Answer| answer.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    let get = |cookie: &str, path: &str| ask(served.address, "GET", path, &[("Cookie", cookie)], "");
+    let browser = cookie(&log_in(&code));
+    assert_eq!(get(&browser, "/v1/me").json()["scopes"], json!(["run:read", "admin"]));
+    assert_eq!(get(&browser, "/v1/flows").status, 403);
+    assert_eq!(log_in(&code).status, 401, "a code works once");
+    // Neither a browser nor more scopes than those of the token, nor a stranger.
+    let headers = [("Cookie", &*browser), ("Sec-Fetch-Site", "same-origin")];
+    assert_eq!(ask(served.address, "POST", "/v1/login-codes", &headers, "{}").fault(), (403, "forbidden".into()));
+    let tenants = Tenants::of(&served.host());
+    let small = tenants.create_token("b", &["run:read".to_owned()], "", None).unwrap();
+    assert_eq!(make(&small.token, json!({ "scopes": ["flow:write"] })).fault(), (403, "forbidden".into()));
+    assert_eq!(make(&b, json!({ "scopes": ["run:fly"] })).fault(), (422, "unknown_scope".into()));
+    assert_eq!(make(&b, json!({ "scopes": null })).fault(), (400, "bad_request".into()));
+    assert_eq!(make("fct_no_token", json!({})).status, 401);
+    let operator = tenants.create_token("", &["admin:read".to_owned()], "", None).unwrap().token;
+    assert_eq!(make(&operator, json!({})).fault(), (403, "forbidden".into()));
+    // The login has the scopes of its maker, and ends with it; an unused code ends with it, too.
+    let code = |token: &str| make(token, Value::Null).json()["code"].as_str().unwrap().to_owned();
+    let (unused, browser) = (code(&small.token), cookie(&log_in(&code(&small.token))));
+    let me = get(&browser, "/v1/me").json();
+    assert_eq!((&me["tenant"], &me["scopes"]), (&json!("b"), &json!(["run:read"])));
+    tenants.revoke_token(&small.id).unwrap();
+    assert_eq!(get(&browser, "/v1/me").status, 401);
+    assert_eq!(log_in(&unused).status, 401);
+    // Codes that nobody uses are few.
+    let open = (0..40).filter(|_| make(&a, json!({})).status == 201).count();
+    assert!((19..=20).contains(&open), "{open}");
+    assert_eq!(make(&a, json!({})).fault(), (429, "too_many_requests".into()));
+    assert_eq!(make(&b, json!({})).status, 201, "another tenant has its own");
+}

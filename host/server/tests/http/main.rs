@@ -11,6 +11,7 @@ mod assist;
 mod audit;
 mod authoring;
 mod beside;
+mod cases;
 mod client;
 mod details;
 mod document;
@@ -21,6 +22,7 @@ mod eval;
 #[allow(dead_code, reason = "not every test looks at all of it")]
 mod fake;
 mod files;
+mod forms;
 mod homes;
 mod hostile;
 mod inbox;

@@ -12,7 +12,7 @@ use tokio_rustls::{
     TlsConnector,
     rustls::{
         self, ClientConfig, RootCertStore,
-        pki_types::{CertificateDer, ServerName},
+        pki_types::{CertificateDer, ServerName, pem::PemObject as _},
     },
 };
 use url::Host;
@@ -45,6 +45,16 @@ pub(super) fn tls_connector(extra_roots: &[CertificateDer<'static>]) -> Result<T
     let mut config = builder.with_root_certificates(roots).with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsConnector::from(Arc::new(config)))
+}
+
+/// Returns a connector with additional trust roots in PEM, at least one. The error is part of a sentence.
+pub(super) fn tls_connector_with(pem: &[u8]) -> Result<TlsConnector, String> {
+    let roots: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let roots = roots.map_err(|error| format!("`caFile` has a certificate that is not PEM: {error}"))?;
+    if roots.is_empty() {
+        return Err("`caFile` has no certificate in PEM".to_owned());
+    }
+    tls_connector(&roots).map_err(|failure| format!("`caFile`: {}", failure.message))
 }
 
 /// Connects to the addresses, and returns the first connection that is ready. It begins with the first address. It also

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::{
     cli_error::{CliError, Exit},
+    commands::nodes,
     output::{put, put_json},
     terminal::inert,
 };
@@ -47,6 +48,7 @@ fn as_json(inspection: &flowcell::Inspection) -> serde_json::Value {
         "version": inspection.manifest.version,
         "license": inspection.manifest.license,
         "description": inspection.manifest.description,
+        "about": inspection.manifest.about(),
         "digest": inspection.digest.to_string(),
         "size": inspection.size,
         "imports": inspection.imports,
@@ -56,22 +58,37 @@ fn as_json(inspection: &flowcell::Inspection) -> serde_json::Value {
 }
 
 /// Describes a pack as text for people.
-pub(super) fn as_text(inspection: &flowcell::Inspection) -> String {
+fn as_text(inspection: &flowcell::Inspection) -> String {
     let manifest = &inspection.manifest;
     let mut text = format!("{} {}\n", inert(&manifest.name), manifest.version);
-    // Writing to a string does not fail.
-    if let Some(description) = &manifest.description {
-        let _ = writeln!(text, "{}", inert(description));
-    }
-    let _ = writeln!(text, "\nlicense  {}", inert(manifest.license.as_deref().unwrap_or("none given")));
-    let _ = writeln!(text, "digest   {}", inspection.digest);
-    let _ = writeln!(text, "size     {} bytes", inspection.size);
+    text.push_str(&details(inspection));
     for (title, names) in [("imports", &inspection.imports), ("exports", &inspection.exports)] {
         let _ = writeln!(text, "\n{title}");
         names.iter().for_each(|name| text.extend(["  ", &*inert(name), "\n"]));
     }
-    let _ = writeln!(text, "\nnode types");
+    text.push_str(&node_types(inspection));
+    text
+}
+
+/// Describes a pack without its interfaces and node types.
+pub(super) fn details(inspection: &flowcell::Inspection) -> String {
+    let manifest = &inspection.manifest;
+    let description = manifest.description.iter();
+    let mut text: String = description.map(|description| format!("{}\n", inert(description))).collect();
+    // Writing to a string does not fail.
+    let _ = writeln!(text, "\nlicense     {}", inert(manifest.license.as_deref().unwrap_or("none given")));
+    let _ = writeln!(text, "digest      {}", inspection.digest);
+    let _ = writeln!(text, "size        {} bytes", inspection.size);
+    text.push_str(&nodes::about(&manifest.about()));
+    text
+}
+
+/// Describes the node types of a pack and what each asks for.
+pub(super) fn node_types(inspection: &flowcell::Inspection) -> String {
+    let manifest = &inspection.manifest;
+    let mut text = "\nnode types\n".to_owned();
     for node in &manifest.nodes {
+        // Writing to a string does not fail.
         let _ = writeln!(text, "  {}  {}", inert(&node.name), inert(&node.title));
         for request in &node.capabilities {
             let asks = if request.optional { "may use" } else { "asks for" };

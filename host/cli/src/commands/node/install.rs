@@ -1,9 +1,12 @@
 //! `flowcell node install` and `uninstall`: manages installed packs, pinned in a lock file.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeSet, fmt::Write as _};
 
 use clap::Args;
-use flowcell::packs::{Candidate, InstallError, Installer, PackStore, PackVersions, Source};
+use flowcell::{
+    Manifest,
+    packs::{Arrival, Candidate, CheckedIndex, InstallError, Installer, PackStore, PackVersions, Source, Trust},
+};
 
 use super::{inspect, registry::RegistryArgs};
 use crate::{
@@ -21,6 +24,10 @@ pub(super) struct InstallArgs {
     /// (greet@1.2.0) [default: all packs in the lock file]
     #[arg(value_name = "PACK")]
     pack: Option<String>,
+    /// Take the pack from this index, a file or an address, and compare it with the digest there; PACK is then a name
+    /// (greet) with or without a version (greet@1.2.0)
+    #[arg(long, value_name = "FILE|URL", requires = "pack")]
+    index: Option<String>,
     /// Install the pack even if it needs more capabilities than the installed version
     #[arg(long)]
     approve: bool,
@@ -44,7 +51,7 @@ pub(super) fn install(args: &InstallArgs, terminal: Terminal) -> Result<Exit, Cl
     let (mut lock, trust, store) = (args.lock.lock()?, args.lock.trust()?, PackStore::of_the_user()?);
     let mut installer = Installer { lock: &mut lock, store: &store, trust: &trust };
     match &args.pack {
-        Some(pack) => install_one(args, &mut installer, &args.registry.source(pack)?, terminal),
+        Some(pack) => install_one(args, &mut installer, pack, terminal),
         None => install_all(args, &installer, terminal),
     }
 }
@@ -70,16 +77,22 @@ pub(super) fn uninstall(args: &UninstallArgs, terminal: Terminal) -> Result<Exit
 fn install_one(
     args: &InstallArgs,
     installer: &mut Installer<'_>,
-    source: &Source,
+    pack: &str,
     terminal: Terminal,
 ) -> Result<Exit, CliError> {
-    if args.registry.offline()
-        && let Some(id) = installer.installed_from(source)?
-    {
-        terminal.say(&format!("{id} is already installed"));
-        return Ok(Exit::Good);
-    }
-    let arrival = block_on(args.registry.pack_client()?.fetch(source))??;
+    let arrival = match &args.index {
+        Some(index) => fetch_indexed(args, installer.trust, pack, index)?,
+        None => {
+            let source = args.registry.source(pack)?;
+            if args.registry.offline()
+                && let Some(id) = installer.installed_from(&source)?
+            {
+                terminal.say(&format!("{id} is already installed"));
+                return Ok(Exit::Good);
+            }
+            block_on(args.registry.pack_client()?.fetch(&source))??
+        }
+    };
     let candidate = installer.examine(arrival)?;
     put(&describe(&candidate))?;
     let id = candidate.id.clone();
@@ -87,6 +100,18 @@ fn install_one(
     installer.lock.write()?;
     terminal.say(&format!("installed {id}, pinned in {}", installer.lock.file().display()));
     Ok(Exit::Good)
+}
+
+/// Fetches a pack that an index lists. Fails if its bytes, its name or its version are others than in the index.
+fn fetch_indexed(args: &InstallArgs, trust: &Trust, pack: &str, index: &str) -> Result<Arrival, CliError> {
+    let wanted: PackVersions = pack.parse().map_err(|why: String| CliError::wrong(why))?;
+    let client = args.registry.pack_client()?;
+    let fetched = block_on(async {
+        let index = CheckedIndex::read(&client.fetch_index(index).await?, trust)?;
+        let (entry, source) = index.find(&wanted)?;
+        entry.admit(client.fetch(&source).await?)
+    })?;
+    Ok(fetched?)
 }
 
 /// Downloads every pack that the lock file names and that is not in the user's pack store yet.
@@ -113,12 +138,34 @@ fn install_all(args: &InstallArgs, installer: &Installer<'_>, terminal: Terminal
     Ok(Exit::Good)
 }
 
-/// Describes a pack for people: its capabilities, its signer, and its differences from the installed version.
+/// Returns a line with the capabilities that the node types of a pack ask for, each once.
+fn asks(manifest: &Manifest) -> String {
+    let requests = || manifest.nodes.iter().flat_map(|node| &node.capabilities);
+    let needed: BTreeSet<_> = requests().filter(|request| !request.optional).map(|request| &*request.name).collect();
+    let optional: BTreeSet<_> =
+        requests().map(|request| &*request.name).filter(|name| !needed.contains(name)).collect();
+    let names = |names: &BTreeSet<&str>| names.iter().copied().collect::<Vec<_>>().join(", ");
+    match (needed.is_empty(), optional.is_empty()) {
+        (true, true) => "asks for nothing outside of its sandbox".to_owned(),
+        (false, true) => format!("asks for {}", names(&needed)),
+        (true, false) => format!("may use {}", names(&optional)),
+        (false, false) => format!("asks for {}; may use {}", names(&needed), names(&optional)),
+    }
+}
+
+/// Describes a pack for people: first who has signed it and what it asks for, then the rest, and its differences from the
+/// installed version.
 fn describe(candidate: &Candidate) -> String {
-    let mut text = inspect::as_text(&candidate.inspection);
+    let inspection = &candidate.inspection;
     let signed = candidate.signer.as_ref().map_or_else(|| "not signed".to_owned(), |by| format!("signed by {by}"));
+    let manifest = &inspection.manifest;
+    let name = inert(&manifest.name);
+    let mut text = format!("{name} {}, {}\n{}\n", manifest.version, inert(&signed), inert(&asks(manifest)));
     // Writing to a string does not fail.
-    let _ = writeln!(text, "\n{}", inert(&signed));
+    let _ = writeln!(text, "\n{}", inspect::details(inspection).trim());
+    let imports = inspection.imports.len();
+    let _ = writeln!(text, "imports     {imports} interfaces; `flowcell node inspect FILE` lists them");
+    text.push_str(&inspect::node_types(inspection));
     if let Some((other, difference)) = &candidate.beside {
         let _ = writeln!(text, "\ncompared with the installed {other}:");
         let difference = difference.to_string();

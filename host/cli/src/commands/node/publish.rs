@@ -108,7 +108,7 @@ fn missing_registry_error(text: &str) -> CliError {
         .hint("write a reference such as ghcr.io/acme/greet@1.2.0")
 }
 
-/// Returns the title, version, license and description of the manifest under the standard names of OCI annotations.
+/// Returns the members of the manifest for people under the standard names of OCI annotations, as far as these exist.
 fn annotations(inspection: &Inspection) -> BTreeMap<String, String> {
     let manifest = &inspection.manifest;
     let said = [
@@ -116,7 +116,40 @@ fn annotations(inspection: &Inspection) -> BTreeMap<String, String> {
         ("version", Some(manifest.version.to_string())),
         ("licenses", manifest.license.clone()),
         ("description", manifest.description.clone()),
+        ("url", manifest.homepage.clone()),
+        ("source", manifest.repository.clone()),
+        ("documentation", manifest.docs.clone()),
     ];
     let named = |(name, value): (&str, Option<String>)| Some((format!("org.opencontainers.image.{name}"), value?));
     said.into_iter().filter_map(named).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use flowcell::{Manifest, contract::Digest};
+
+    use super::*;
+
+    #[test]
+    fn annotations_have_standard_names() {
+        let manifest = "{ name: acme, version: 1.2.3, license: MIT, description: Greets., docs: 'https://a.example/d',
+            homepage: 'https://a.example', repository: 'https://a.example/git', nodes: [] }";
+        let (imports, exports) = (Vec::new(), Vec::new());
+        let manifest = Manifest::parse(manifest).unwrap();
+        let inspection = Inspection { manifest, digest: Digest("0".into()), size: 1, imports, exports };
+        let sent: Vec<_> = annotations(&inspection).into_iter().collect();
+        let expected = [
+            ("description", "Greets."),
+            ("documentation", "https://a.example/d"),
+            ("licenses", "MIT"),
+            ("source", "https://a.example/git"),
+            ("title", "acme"),
+            ("url", "https://a.example"),
+            ("version", "1.2.3"),
+        ];
+        let named = |(name, value): (&str, &str)| (format!("org.opencontainers.image.{name}"), value.to_owned());
+        assert_eq!(sent, expected.map(named));
+    }
 }

@@ -1,13 +1,14 @@
 //! `flowcell node test`: runs the cases of a project and the examples of its manifest in virtual time.
 
-mod cases;
+pub(super) mod cases;
 mod observer;
-mod trial;
+pub(super) mod trial;
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use flowcell::{Manifest, Simulate};
+use flowcell::{Host, HostBuilder, Manifest, Simulate};
+use tempfile::TempDir;
 
 use self::cases::Case;
 use super::build::{BuildArgs, Built};
@@ -22,7 +23,7 @@ use crate::{
 };
 
 /// The folder of cases in a project.
-const CASES_FOLDER: &str = "cases";
+pub(super) const CASES_FOLDER: &str = "cases";
 
 /// Arguments of `flowcell node test`.
 #[derive(Args)]
@@ -59,12 +60,7 @@ pub(super) fn execute(args: &NodeTestArgs, terminal: Terminal) -> Result<Exit, C
 /// Builds the pack and runs its cases.
 fn test(args: &NodeTestArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let Built { project, file, digest } = args.build.build(terminal)?;
-    // No call leaves the host, but the host still rejects calls that it could not make. So it has a folder for files,
-    // and a simulated model.
-    let files = tempfile::tempdir().map_err(|error| {
-        CliError::internal("cannot create a temporary folder for the files of the cases").because(&error)
-    })?;
-    let host = args.packs.builder().packs(file).files(files.path()).simulate(Simulate::of(["model"])).build()?;
+    let TestHost { host, .. } = &TestHost::build(args.packs.builder().packs(file))?;
     // Compile now: compiling may take longer than the time limit of a case.
     host.prepare(&digest).map_err(|error| CliError::wrong("the pack cannot be compiled").because(&error))?;
     let folder = args.build.folder().join(CASES_FOLDER);
@@ -74,12 +70,30 @@ fn test(args: &NodeTestArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let mut verdicts = Verdicts::default();
     for case in all.filter(|case| args.only.as_ref().is_none_or(|only| case.name.contains(only.as_str()))) {
         let case = match &case.example {
-            Some(title) => case.completed(&project.manifest, title)?,
+            Some(title) => case.completed(&project.manifest.nodes, title)?,
             None => case.clone(),
         };
-        verdicts.add(trial::perform(&host, &folder, &case)?, terminal);
+        verdicts.add(trial::perform(host, &folder, &case)?, terminal);
     }
     verdicts.conclude(args.junit.as_deref(), terminal)
+}
+
+/// A host for runs of cases. No call leaves it, but it still rejects calls that it could not make. So it has a folder for
+/// files, and a simulated model.
+pub(super) struct TestHost {
+    pub(super) host: Host,
+    /// The folder of the host's files.
+    _files: TempDir,
+}
+
+impl TestHost {
+    pub(super) fn build(builder: HostBuilder) -> Result<TestHost, CliError> {
+        let files = tempfile::tempdir().map_err(|error| {
+            CliError::internal("cannot create a temporary folder for the files of the cases").because(&error)
+        })?;
+        let host = builder.files(files.path()).simulate(Simulate::of(["model"])).build()?;
+        Ok(TestHost { host, _files: files })
+    }
 }
 
 /// Returns a case for each example of the manifest that no written case refers to.

@@ -22,7 +22,7 @@ use crate::{
 #[group(required = true, multiple = true, args = ["older_than", "keep"])]
 pub(crate) struct GcArgs {
     /// Remove runs that ended longer ago than this, such as 12h or 30d
-    #[arg(long, value_name = "DUR", value_parser = duration::parse)]
+    #[arg(long, value_name = "DUR", value_parser = age)]
     older_than: Option<Duration>,
     /// Remove all ended runs except the N that ended last; with `--older-than`, old runs among these N are removed, too
     #[arg(long, value_name = "N")]
@@ -33,6 +33,15 @@ pub(crate) struct GcArgs {
     json: bool,
     #[command(flatten)]
     of: TenantArgs,
+}
+
+/// Parses the value of `--older-than`.
+fn age(text: &str) -> Result<Duration, String> {
+    let is_none = text.chars().all(|letter| matches!(letter, '0' | '.') || letter.is_ascii_alphabetic());
+    duration::parse(text).map_err(|why| match is_none && text.contains('0') {
+        true => format!("{why}; to remove all ended runs, use `--keep 0`"),
+        false => why,
+    })
 }
 
 pub(super) fn execute(args: &GcArgs, terminal: Terminal) -> Result<Exit, CliError> {
@@ -73,4 +82,19 @@ fn summary(removed: &CollectedRuns, tenant: &str) -> String {
         bytes => format!("the file of the store is {bytes} bytes smaller"),
     };
     format!("removed {runs} and {blobs} of the tenant `{tenant}`, which frees {freed} bytes; {file}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_age_of_nothing_names_the_option_that_removes_all_runs() {
+        assert_eq!(age("12h"), Ok(Duration::from_secs(12 * 3_600)));
+        for text in ["0s", "0d", "0.0h"] {
+            let why = age(text).unwrap_err();
+            assert!(why.contains("shortest duration is 1ms; to remove all ended runs, use `--keep 0`"), "{why}");
+        }
+        assert!(!age("30x").unwrap_err().contains("--keep"));
+    }
 }

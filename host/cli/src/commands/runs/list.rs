@@ -6,6 +6,7 @@ use clap::Args;
 use flowcell::{Counts, Group, MAX_COUNTED, RunRow, contract::Tenant, shape::time};
 
 use crate::{
+    arguments::at_least_one,
     cli_error::{CliError, Exit},
     clock::now_ms,
     duration,
@@ -24,7 +25,7 @@ pub(crate) struct ListArgs {
     #[arg(long, value_name = "MEMBER", value_parser = group)]
     count_by: Option<Group>,
     /// The maximum number of entries
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(long, value_name = "N", value_parser = at_least_one, default_value_t = 20)]
     limit: usize,
     /// Print the list as JSON
     #[arg(long)]
@@ -34,7 +35,7 @@ pub(crate) struct ListArgs {
 }
 
 pub(super) fn execute(args: &ListArgs) -> Result<Exit, CliError> {
-    let filter = args.filter.filter(args.limit);
+    let filter = args.filter.filter(args.limit)?;
     if args.of.tenant() != Tenant::local() {
         // Fails if the tenant does not exist.
         args.of.reading_host(&PackArgs::default())?;

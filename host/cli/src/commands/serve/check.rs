@@ -17,7 +17,7 @@ use crate::{
     terminal::{Terminal, counted},
 };
 
-/// Checks the files of TLS, the keys of secrets, notifications, services and packs, the store, whether other machines need
+/// Checks the files of TLS, the keys of secrets, notifications, the sign-in, services and packs, the store, whether other machines need
 /// tokens, and the flows. Reports each flow with an error.
 pub(super) fn check(args: &ServeArgs, place: StoreLocation<'_>, terminal: Terminal) -> Result<Exit, CliError> {
     args.tls.check(terminal)?;
@@ -36,6 +36,7 @@ pub(super) fn check(args: &ServeArgs, place: StoreLocation<'_>, terminal: Termin
     }
     let exit = |wrong: usize| if wrong > 0 { Exit::Wrong } else { Exit::Good };
     args.notify.check(&host, terminal)?;
+    args.sign_in.check(&host, terminal)?;
     let library = FlowLibrary::open(&args.flows).with_posted_of(&host);
     let shown = args.flows.display();
     if !args.flows.is_dir() && !library.is_shared() {

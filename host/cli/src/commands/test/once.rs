@@ -2,9 +2,11 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use flowcell::{Channel, Event, Fixtures, Host, Json, RunOptions, RunStatus, script, shape};
+use flowcell::{
+    Channel, Event, Fixtures, Host, Json, RunOptions, RunStatus, cases::trial::waiting_sentences, script, shape,
+};
 
-use super::{TestArgs, cases, run, timeout_message, waiting_sentences};
+use super::{TestArgs, cases, run, timeout_message};
 use crate::{
     cli_error::{CliError, Exit},
     output::put_json,

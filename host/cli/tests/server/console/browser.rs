@@ -20,14 +20,14 @@ const MAX_STARTS: usize = 5;
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
 /// A browser, until the value is dropped.
-pub(super) struct Browser {
+pub(crate) struct Browser {
     driver: Child,
     address: SocketAddr,
     session: String,
 }
 
 impl Browser {
-    pub(super) fn start() -> Browser {
+    pub(crate) fn start() -> Browser {
         let (driver, port) = (0..MAX_STARTS).find_map(|_| Self::start_driver()).expect("no driver starts");
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let mut browser = Browser { driver, address, session: String::new() };
@@ -66,23 +66,23 @@ impl Browser {
     }
 
     /// Opens a page, and waits until it is loaded.
-    pub(super) fn open(&self, url: &str) {
+    pub(crate) fn open(&self, url: &str) {
         self.send("POST", "/url", &json!({ "url": url }));
     }
 
     /// Runs a script in the page.
-    pub(super) fn execute(&self, script: &str, arguments: &Value) -> Value {
+    pub(crate) fn execute(&self, script: &str, arguments: &Value) -> Value {
         self.send("POST", "/execute/sync", &json!({ "script": script, "args": arguments }))
     }
 
     /// Runs a script in the page, and waits until it calls its last argument.
-    pub(super) fn execute_async(&self, script: &str) -> Value {
+    pub(crate) fn execute_async(&self, script: &str) -> Value {
         self.send("POST", "/execute/async", &json!({ "script": script, "args": [] }))
     }
 
     /// Waits until an expression is true in the page. The page looks at it at each change, and a page that is left is asked
     /// again.
-    pub(super) fn wait_until(&self, expression: &str) {
+    pub(crate) fn wait_until(&self, expression: &str) {
         let script = format!(
             "const done = arguments[0]; \
              const check = () => {{ try {{ return Boolean({expression}) }} catch {{ return false }} }}; \
@@ -110,13 +110,13 @@ impl Browser {
     }
 
     /// Writes into a field.
-    pub(super) fn write(&self, selector: &str, text: &str) {
+    pub(crate) fn write(&self, selector: &str, text: &str) {
         let element = self.element(selector);
         self.send("POST", &format!("/element/{element}/value"), &json!({ "text": text }));
     }
 
     /// Presses keys, one after another, wherever the focus is.
-    pub(super) fn keys(&self, keys: &str) {
+    pub(crate) fn keys(&self, keys: &str) {
         let presses =
             keys.chars().flat_map(|key| ["keyDown", "keyUp"].map(|kind| json!({ "type": kind, "value": key })));
         let actions = json!([{ "type": "key", "id": "keyboard", "actions": presses.collect::<Vec<_>>() }]);
@@ -124,7 +124,7 @@ impl Browser {
     }
 
     /// Presses a key while another one is held.
-    pub(super) fn hold(&self, held: char, key: char) {
+    pub(crate) fn hold(&self, held: char, key: char) {
         let press = |kind: &str, key: char| json!({ "type": kind, "value": key });
         let presses = [press("keyDown", held), press("keyDown", key), press("keyUp", key), press("keyUp", held)];
         let actions = json!([{ "type": "key", "id": "keyboard", "actions": presses }]);
@@ -132,7 +132,7 @@ impl Browser {
     }
 
     /// Presses Tab until the focus is on an element that fits a selector, and then Enter.
-    pub(super) fn enter(&self, selector: &str) {
+    pub(crate) fn enter(&self, selector: &str) {
         let focused = "return document.activeElement.matches(arguments[0])";
         for _ in 0..200 {
             if self.execute(focused, &json!([selector])) == true {
@@ -144,38 +144,38 @@ impl Browser {
     }
 
     /// Begins to measure what [`Browser::metric`] returns.
-    pub(super) fn watch(&self) {
+    pub(crate) fn watch(&self) {
         self.send("POST", "/goog/cdp/execute", &json!({ "cmd": "Performance.enable", "params": {} }));
     }
 
     /// Returns a measurement of the browser, such as `ScriptDuration` in seconds.
-    pub(super) fn metric(&self, name: &str) -> f64 {
+    pub(crate) fn metric(&self, name: &str) -> f64 {
         let all = self.send("POST", "/goog/cdp/execute", &json!({ "cmd": "Performance.getMetrics", "params": {} }));
         let found = all["metrics"].as_array().unwrap().iter().find(|metric| metric["name"] == name);
         found.and_then(|metric| metric["value"].as_f64()).unwrap_or_default()
     }
 
     /// Shows pages in `light` or `dark`.
-    pub(super) fn set_scheme(&self, scheme: &str) {
+    pub(crate) fn set_scheme(&self, scheme: &str) {
         let features = json!([{ "name": "prefers-color-scheme", "value": scheme }, { "name": "prefers-reduced-motion", "value": "reduce" }]);
         let command = json!({ "cmd": "Emulation.setEmulatedMedia", "params": { "features": features } });
         self.send("POST", "/goog/cdp/execute", &command);
     }
 
     /// Returns a picture of the page, as PNG in Base64.
-    pub(super) fn screenshot(&self) -> String {
+    pub(crate) fn screenshot(&self) -> String {
         self.send("GET", "/screenshot", &json!({})).as_str().unwrap().to_owned()
     }
 
     /// Changes the width of the window, with a page of this width.
-    pub(super) fn resize(&self, width: u32) {
+    pub(crate) fn resize(&self, width: u32) {
         let metrics = json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false });
         let command = json!({ "cmd": "Emulation.setDeviceMetricsOverride", "params": metrics });
         self.send("POST", "/goog/cdp/execute", &command);
     }
 
     /// Returns the errors that pages have reported, such as violations of their policy.
-    pub(super) fn errors(&self) -> Vec<String> {
+    pub(crate) fn errors(&self) -> Vec<String> {
         let entries = self.send("POST", "/se/log", &json!({ "type": "browser" }));
         let severe = entries.as_array().unwrap().iter().filter(|entry| entry["level"] == "SEVERE");
         severe.map(|entry| entry["message"].as_str().unwrap().to_owned()).collect()

@@ -1,7 +1,7 @@
 //! Further ways through the console by keyboard alone: a run is repeated from its failed task, versions are compared, and
 //! a run is shown at an earlier moment.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{browser::Browser, editor::tab_to};
 use crate::{
@@ -63,6 +63,57 @@ fn a_failed_run_is_repeated_compared_and_seen_earlier_by_keyboard_alone() {
     browser.wait_until("document.title === 'order · Flowcell'");
     browser.enter("main a[href*='/diff']");
     browser.wait_until("document.querySelector('table.diff .added').textContent.includes('no card')");
+    assert_eq!(browser.errors(), Vec::<String>::new());
+    drop(browser);
+    assert_eq!(stop(serving), Some(0));
+}
+
+#[test]
+fn counts_of_passes_change_under_the_focus_and_the_latest_pass_is_followed() {
+    if !has_program("chromium") || !has_program("chromedriver") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (serving, address) = serve(folder.path(), &[]);
+    let each = json!({ "id": "each", "type": "control.foreach", "input": { "list": [0, 1, 2] }, "body": ["ask"] });
+    let gate = json!({ "id": "ask", "type": "control.gate", "input": { "prompt": "Go on?", "choices": ["yes"] } });
+    let flow = json!({ "flow": { "name": "passes" }, "nodes": [each, gate] });
+    let start = json!({ "flow": flow, "runId": "r" }).to_string();
+    assert_eq!(ask(address, "POST", "/v1/runs?wait=true", &[], &start).status, 201);
+    let answer = |pass: usize| {
+        let path = format!("/v1/runs/r/gates/each%5B{pass}%5D.ask/reply");
+        let sent = ask(address, "POST", &path, &[], &json!({ "answer": "yes" }).to_string());
+        assert_eq!(sent.status, 200, "{sent:?}");
+    };
+    let home = format!("http://flowcell.localhost:{}/console/runs/r", address.port());
+    let browser = Browser::start();
+
+    // In the picture the focus stays on a node while its counts change.
+    browser.open(&home);
+    tab_to(&browser, "#picture a[data-node=each]");
+    let counts = "document.activeElement.closest('a[data-node=each]')?.textContent ?? ''";
+    answer(0);
+    browser.wait_until(&format!("{counts}.includes('1 succeeded')"));
+
+    // So does it in the list of tasks.
+    browser.open(&format!("{home}/list"));
+    tab_to(&browser, "a.passes");
+    answer(1);
+    browser.wait_until(
+        "document.activeElement.matches('a.passes') && document.activeElement.textContent.includes('2 succeeded')",
+    );
+    assert_eq!(
+        browser.execute("return document.activeElement.ariaLabel.includes('2 succeeded')", &json!([])),
+        json!(true)
+    );
+
+    // A page that follows the passes shows the tasks of the last one.
+    browser.open(&format!("{home}/list?under=each&follow=yes"));
+    browser.wait_until("document.querySelector('main .label').textContent === 'latest pass'");
+    let shown = browser.execute("return document.querySelector('main td .id').textContent", &json!([]));
+    assert_eq!(shown, Value::from("each[2].ask"));
+    answer(2);
+    browser.wait_until("document.querySelector('#head .state').textContent === 'succeeded'");
     assert_eq!(browser.errors(), Vec::<String>::new());
     drop(browser);
     assert_eq!(stop(serving), Some(0));

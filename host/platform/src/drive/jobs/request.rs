@@ -3,10 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use flowcell_contract::{Json, RunId};
-use flowcell_flow::{
-    labels::{Labels, check_label},
-    limits::LABELS,
-};
+use flowcell_flow::labels::Labels;
 use flowcell_runtime::{
     MoveOptions, Renames,
     ports::{Filter, LabelChange},
@@ -28,8 +25,6 @@ pub const MAX_RUNS_PER_SECOND: u32 = 10_000;
 pub const MAX_JOB_REQUEST_BYTES: usize = 64 * 1024;
 /// Maximum number of characters of the action and the filter in an audit entry.
 const MAX_AUDITED_CHARS: usize = 200;
-/// The names of the statuses that a filter may have.
-const STATUSES: [&str; 6] = ["running", "parked", "needs_attention", "succeeded", "failed", "cancelled"];
 
 /// The action that a job performs on each run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -195,26 +190,11 @@ impl JobFilter {
         if *self == JobFilter::default() {
             return Err("the filter is empty; name at least one member, such as `status` or `before`".into());
         }
-        if self.status.as_ref().is_some_and(|status| !STATUSES.contains(&&**status)) {
-            return Err(format!("`status` must be one of {}", STATUSES.map(|name| format!("`{name}`")).join(", ")));
+        // The stored name of `running` is none for callers.
+        if self.status.as_deref() == Some("active") {
+            return Err("`status` must be `running` for runs that are active".into());
         }
-        let largest = [self.since, self.before, self.min_duration_ms, self.max_duration_ms].into_iter().flatten().max();
-        if largest.is_some_and(|number| i64::try_from(number).is_err()) {
-            return Err("times and durations must be below 2^63 milliseconds".into());
-        }
-        if self.version.is_some_and(|version| i32::try_from(version).is_err()) {
-            return Err("`version` must be below 2^31".into());
-        }
-        if self.labels.len() > LABELS {
-            return Err(format!("`labels` may have at most {LABELS} labels"));
-        }
-        self.labels.iter().try_for_each(|(name, value)| check_label(name, value)).map_err(|error| error.to_string())?;
-        let runs = [&self.parent, &self.retry_of].into_iter().flatten().map(RunId::as_str);
-        let texts = [&self.flow, &self.error, &self.text, &self.node, &self.trigger].into_iter().flatten();
-        if runs.chain(texts.map(String::as_str)).any(|text| text.chars().any(char::is_control)) {
-            return Err("the texts of a filter must have no control characters".into());
-        }
-        Ok(())
+        self.filter(None, 1).check()
     }
 }
 

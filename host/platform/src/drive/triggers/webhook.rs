@@ -35,6 +35,7 @@ use super::{
     Triggers,
     live::TenantTrigger,
     post_limiter::{MAX_REFUSED_POSTS, Pair},
+    reply::AwaitedReply,
     start::{Outcome, Start, TriggerStartError, run_id, short_hash, start},
 };
 use crate::{Host, observe::metrics::PostOutcome};
@@ -57,6 +58,8 @@ pub enum PostResult {
     Started(RunId),
     /// The same post has come before. The value is the run that it has started.
     Known(RunId),
+    /// The run of this or an earlier post exists, and answers the post.
+    Awaits(AwaitedReply),
     /// The post only tests the address, and has started nothing. The value is the text that the answer must repeat.
     Challenge(Option<String>),
 }
@@ -247,7 +250,8 @@ impl Triggers {
             Ok(Content::Event(post)) => {
                 // A post of a scheme without ids has a random one, which its sender does not know.
                 let id = scheme.id.map(|_| post.id.clone());
-                let taken = self.start_run(host, live, &scheme, post, body).await;
+                let taken =
+                    self.start_run(host, live, &scheme, post, body).await.map(|taken| awaiting(host, webhook, taken));
                 taken.inspect_err(|why| logged(id.as_deref(), why))
             }
             Ok(Content::Challenge(text)) => Ok(PostResult::Challenge(text)),
@@ -295,6 +299,16 @@ impl Triggers {
     }
 }
 
+/// Returns the result of a post to a webhook whose runs may answer.
+fn awaiting(host: &Host, webhook: &Webhook, taken: PostResult) -> PostResult {
+    let reply = match &taken {
+        PostResult::Started(run) => AwaitedReply::new(host, webhook, run, true),
+        PostResult::Known(run) => AwaitedReply::new(host, webhook, run, false),
+        PostResult::Awaits(_) | PostResult::Challenge(_) => None,
+    };
+    reply.map_or(taken, PostResult::Awaits)
+}
+
 /// Prepares a text of a sender for the log: at most [`MAX_SHOWN_CHARS`] characters, which are escaped.
 fn shown(text: &str) -> String {
     text.chars().take(MAX_SHOWN_CHARS).flat_map(char::escape_debug).collect()
@@ -305,6 +319,8 @@ fn outcome(taken: &Result<PostResult, HookError>) -> PostOutcome {
     match taken {
         Ok(PostResult::Started(_)) => PostOutcome::Started,
         Ok(PostResult::Known(_)) => PostOutcome::Repeated,
+        Ok(PostResult::Awaits(reply)) if reply.is_new() => PostOutcome::Started,
+        Ok(PostResult::Awaits(_)) => PostOutcome::Repeated,
         Ok(PostResult::Challenge(_)) => PostOutcome::Challenge,
         Err(HookError::Unsigned) => PostOutcome::Unsigned,
         Err(HookError::TooMany { .. }) => PostOutcome::TooMany,

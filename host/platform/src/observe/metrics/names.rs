@@ -41,6 +41,11 @@ impl Names {
         name
     }
 
+    /// Forgets a name. Returns whether it had a label value of its own.
+    pub(super) fn forget(&self, name: &str) -> bool {
+        self.known.write().remove(name)
+    }
+
     /// Returns whether a name has a label value of its own, or gets one at its first use.
     pub(super) fn is_apart(&self, name: &str) -> bool {
         let known = self.known.read();

@@ -79,3 +79,23 @@ pub(super) fn render(families: &Families, tenant: &str, fleet: Option<&Fleet>, n
     let _ = text::encode(&mut text, &registry);
     text
 }
+
+/// Removes the series of a tenant, and gives its label to another tenant.
+pub(super) fn forget(families: &Families, tenant: &str) {
+    if !families.tenants.forget(tenant) {
+        return;
+    }
+    let name: Arc<str> = tenant.into();
+    let own = || ("tenant", name.clone());
+    for family in [&families.runs_started, &families.runs_paused, &families.runs_removed] {
+        family.remove(&[own()]);
+    }
+    for family in [&families.computed, &families.cost] {
+        family.remove(&[own()]);
+    }
+    ENDS.iter().for_each(|status| _ = families.runs_ended.remove(&[own(), ("status", (*status).into())]));
+    for outcome in PostOutcome::ALL.map(PostOutcome::name) {
+        families.posts.remove(&[own(), ("outcome", outcome.into())]);
+    }
+    REFUSAL_CODES.iter().for_each(|code| _ = families.refusals.remove(&[own(), ("code", (*code).into())]));
+}

@@ -49,6 +49,10 @@ impl Journal for CountedJournal {
         self.journal.children_of(tenant, run)
     }
 
+    fn repeats_of(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {
+        self.journal.repeats_of(tenant, run)
+    }
+
     fn find(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Record>, StoreError> {
         self.journal.find(tenant, run)
     }

@@ -2,67 +2,65 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use flowcell::{Json, Manifest, NodeType, contract::Example};
+use flowcell::{
+    Json, NodeType,
+    cases::fixtures::{FixtureResult, ReplyFixture, point_in_time},
+    contract::Example,
+};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{
-    cli_error::CliError,
-    commands::{
-        case_file,
-        fixtures::{FixtureResult, ReplyFixture, point_in_time},
-    },
-};
+use crate::{cli_error::CliError, commands::case_file};
 
 /// One test case.
 #[derive(Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Case {
+pub(in crate::commands::node) struct Case {
     /// The name of the case, for reports and for `--only`.
-    pub(super) name: String,
+    pub(in crate::commands::node) name: String,
     /// The name of the node type.
     #[serde(rename = "type")]
-    pub(super) node_type: String,
+    pub(in crate::commands::node) node_type: String,
     /// The title of an example in the manifest. The case then takes its input, its config and its expected result from
     /// the example.
-    pub(super) example: Option<String>,
-    pub(super) input: Option<Json>,
-    pub(super) config: Option<Json>,
+    pub(in crate::commands::node) example: Option<String>,
+    pub(in crate::commands::node) input: Option<Json>,
+    pub(in crate::commands::node) config: Option<Json>,
     /// The grants of each capability, as a flow writes them.
     #[serde(default)]
-    pub(super) grants: BTreeMap<String, Value>,
+    pub(in crate::commands::node) grants: BTreeMap<String, Value>,
     /// The answer to a question of the node.
-    pub(super) answer: Option<Json>,
+    pub(in crate::commands::node) answer: Option<Json>,
     /// The payloads of events that are sent to the run, by event name.
     #[serde(default)]
-    pub(super) emit: BTreeMap<String, Json>,
+    pub(in crate::commands::node) emit: BTreeMap<String, Json>,
     /// Messages to the first agent run that has an inbox. The inbox is closed after the last one.
     #[serde(default)]
-    pub(super) messages: Vec<Json>,
+    pub(in crate::commands::node) messages: Vec<Json>,
     /// The results of the passes of the node's body, in order.
-    pub(super) body: Option<Vec<FixtureResult>>,
+    pub(in crate::commands::node) body: Option<Vec<FixtureResult>>,
     /// Replies to calls that would leave the host. A call gets the first reply whose members fit the call.
     #[serde(default)]
-    pub(super) calls: Vec<ReplyFixture>,
+    pub(in crate::commands::node) calls: Vec<ReplyFixture>,
     /// The initial values of the flow's state.
     #[serde(default)]
-    pub(super) state: BTreeMap<String, Json>,
+    pub(in crate::commands::node) state: BTreeMap<String, Json>,
     /// The time at which the run begins, in milliseconds since 1970. Default: 1 January 2030.
     #[serde(default, deserialize_with = "point_in_time")]
-    pub(super) clock: Option<u64>,
+    pub(in crate::commands::node) clock: Option<u64>,
     /// The seed of the random values. Default: 0.
     #[serde(default)]
-    pub(super) seed: u64,
+    pub(in crate::commands::node) seed: u64,
     /// The expected result.
     #[serde(default)]
-    pub(super) expect: Expect,
+    pub(in crate::commands::node) expect: Expect,
 }
 
 /// The expected result of a case. Omitted members are not checked, but an unexpected failure of the node fails the
 /// case.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Expect {
+pub(in crate::commands::node) struct Expect {
     /// The whole output.
     pub(super) output: Option<Json>,
     pub(super) failure: Option<Failing>,
@@ -76,7 +74,7 @@ pub(super) struct Expect {
 /// An expected failure: its code, or its code with more details.
 #[derive(Clone, Deserialize)]
 #[serde(untagged)]
-pub(super) enum Failing {
+pub(in crate::commands::node) enum Failing {
     Code(String),
     ExpectedFailure(ExpectedFailure),
 }
@@ -84,7 +82,7 @@ pub(super) enum Failing {
 /// The details of an expected failure. Omitted members are not checked.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ExpectedFailure {
+pub(in crate::commands::node) struct ExpectedFailure {
     pub(super) code: String,
     /// A text that the message has to contain.
     pub(super) message: Option<String>,
@@ -100,9 +98,15 @@ impl Case {
         Case { name, node_type, example: Some(title.to_owned()), ..Case::default() }
     }
 
+    /// Makes a case from a node type alone. The node gets an empty body if it needs one.
+    pub(in crate::commands::node) fn of_type(node_type: &str, node: &NodeType) -> Case {
+        let body = node.body.as_ref().filter(|body| body.required).map(|_| Vec::new());
+        Case { name: node_type.to_owned(), node_type: node_type.to_owned(), body, ..Case::default() }
+    }
+
     /// Returns the case completed with the values of its example.
-    pub(super) fn completed(&self, manifest: &Manifest, title: &str) -> Result<Case, CliError> {
-        let node = manifest.nodes.iter().find(|node| *node.name == *self.node_type);
+    pub(in crate::commands::node) fn completed(&self, nodes: &[NodeType], title: &str) -> Result<Case, CliError> {
+        let node = nodes.iter().find(|node| *node.name == *self.node_type);
         let found = node.and_then(|node| Some((node, node.examples.iter().find(|example| example.title == title)?)));
         let (node, example) = found.ok_or_else(|| {
             CliError::wrong(format!(
@@ -131,7 +135,7 @@ fn has_body(node: &NodeType, example: &Example) -> bool {
 }
 
 /// Reads the cases of all `.yaml` files in a folder, in the order of the file names. A missing folder has no cases.
-pub(super) fn read(folder: &Path) -> Result<Vec<Case>, CliError> {
+pub(in crate::commands::node) fn read(folder: &Path) -> Result<Vec<Case>, CliError> {
     let Ok(entries) = fs::read_dir(folder) else { return Ok(Vec::new()) };
     let mut files: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
     files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));

@@ -1,10 +1,20 @@
 //! Runs one case: the node runs alone in virtual time, and no call leaves the host.
 
-use std::{collections::HashMap, path::Path, sync::Arc, time::Instant};
+use std::{
+    collections::HashMap,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use flowcell::{
-    Diagnostic, Fixtures, Host, Json, LoadError, LoadedFlow, NodeFixture, RunOptions, RunResult, RunStatus, StartError,
-    Write, contract::Failure,
+    Diagnostic, Fixtures, Host, Json, LoadError, LoadedFlow, NodeFixture, Probe, RunOptions, RunResult, RunStatus,
+    StartError, Write,
+    cases::{
+        expected::{differences, fits, shown},
+        fixtures::{ReplyFixture, unused_error},
+    },
+    contract::Failure,
 };
 use parking_lot::Mutex;
 
@@ -15,8 +25,6 @@ use super::{
 use crate::{
     cli_error::CliError,
     commands::{
-        expected::{differences, fits, shown},
-        fixtures::{self, ReplyFixture},
         node::alone::{self, SingleNodeFlow},
         test::MAX_CASE_TIME,
         verdicts::Verdict,
@@ -31,18 +39,23 @@ const FLOWS_FOLDER: &str = "flows";
 /// Runs a case and compares the result with the expected one.
 pub(super) fn perform(host: &Host, folder: &Path, case: &Case) -> Result<Verdict, CliError> {
     let began = Instant::now();
+    let wrong = match load(host, folder, case) {
+        Ok(flow) => run_case(host, &flow, case)?,
+        Err(LoadError::Host(error)) => return Err(error.into()),
+        Err(LoadError::Invalid(findings)) => invalid(case, &findings),
+    };
+    Ok(Verdict { of: case.node_type.clone(), case: case.name.clone(), took: began.elapsed(), wrong })
+}
+
+/// Loads the flow of a case, which has the node alone. `folder` is that of the cases.
+pub(in crate::commands::node) fn load(host: &Host, folder: &Path, case: &Case) -> Result<LoadedFlow, LoadError> {
     let alone = SingleNodeFlow {
         node_type: &case.node_type,
         grants: &case.grants,
         has_body: case.body.is_some(),
         timeout_ms: None,
     };
-    let wrong = match host.load_source(alone.source(&folder.join(FLOWS_FOLDER))) {
-        Ok(flow) => run_case(host, &flow, case)?,
-        Err(LoadError::Host(error)) => return Err(error.into()),
-        Err(LoadError::Invalid(findings)) => invalid(case, &findings),
-    };
-    Ok(Verdict { of: case.node_type.clone(), case: case.name.clone(), took: began.elapsed(), wrong })
+    host.load_source(alone.source(&folder.join(FLOWS_FOLDER)))
 }
 
 /// Returns a sentence for each error of a node that the host does not accept.
@@ -60,8 +73,43 @@ fn invalid(case: &Case, findings: &[Diagnostic]) -> Vec<String> {
     wrong
 }
 
+/// A run of a case that has ended or was stopped.
+pub(in crate::commands::node) struct CaseRun {
+    pub(in crate::commands::node) end: CaseEnd,
+    events: Vec<Json>,
+    script: Arc<Fixtures>,
+}
+
+/// The end of the run of a case.
+pub(in crate::commands::node) enum CaseEnd {
+    /// The flow does not accept the input, for this reason.
+    Refused(String),
+    /// The run did not end in time.
+    Overdue,
+    Ended(Box<RunResult>),
+}
+
 /// Runs a case. Returns the differences from the expected result.
 fn run_case(host: &Host, flow: &LoadedFlow, case: &Case) -> Result<Vec<String>, CliError> {
+    let CaseRun { end, events, script } = block_on(run(host, flow, case, MAX_CASE_TIME, None))??;
+    let result = match end {
+        CaseEnd::Refused(why) => return Ok(vec![why]),
+        CaseEnd::Overdue => return Ok(vec![format!("it does not end within {} s", MAX_CASE_TIME.as_secs())]),
+        CaseEnd::Ended(result) => result,
+    };
+    let mut wrong = compare(&case.expect, &result, &events);
+    wrong.extend(unused_error(&script));
+    Ok(wrong)
+}
+
+/// Runs the node of a case for at most `limit` of real time. `probe` receives the measurements of its attempts.
+pub(in crate::commands::node) async fn run(
+    host: &Host,
+    flow: &LoadedFlow,
+    case: &Case,
+    limit: Duration,
+    probe: Option<Arc<Probe>>,
+) -> Result<CaseRun, CliError> {
     let observer = Observer::new(&case.messages);
     let empty = || Json::object::<&str>([]);
     let input = alone::input(case.input.clone().unwrap_or_else(empty), case.config.clone().unwrap_or_else(empty));
@@ -77,19 +125,12 @@ fn run_case(host: &Host, flow: &LoadedFlow, case: &Case) -> Result<Vec<String>, 
         without_events: true,
         ..RunOptions::default()
     };
-    let calls = case.calls.iter().map(ReplyFixture::as_fixture).collect();
-    let still = !case.messages.is_empty();
-    let script = Arc::new(Fixtures {
-        nodes: pass_fixtures(case),
-        calls: Mutex::new(calls),
-        still,
-        begin: case.clock,
-        seed: case.seed,
-        ..Fixtures::default()
-    });
+    let script = Arc::new(script(case, probe));
     let runner = match host.test_runner(flow, script.clone(), options) {
         Ok(runner) => runner,
-        Err(StartError::Input(error)) => return Ok(vec![error.to_string()]),
+        Err(StartError::Input(error)) => {
+            return Ok(CaseRun { end: CaseEnd::Refused(error.to_string()), events: Vec::new(), script });
+        }
         Err(error) => return Err(error.into()),
     };
     runner.start_session();
@@ -100,14 +141,23 @@ fn run_case(host: &Host, flow: &LoadedFlow, case: &Case) -> Result<Vec<String>, 
             let _ = hub.emit(name, payload.clone()).await;
         }
     };
-    let running =
-        async { tokio::time::timeout(MAX_CASE_TIME, async { tokio::join!(sent, runner.run()).1 }).await.ok() };
-    let Some(result) = block_on(running)? else {
-        return Ok(vec![format!("it does not end within {} s", MAX_CASE_TIME.as_secs())]);
-    };
-    let mut wrong = compare(&case.expect, &result, &observer.events());
-    wrong.extend(fixtures::unused_error(&script));
-    Ok(wrong)
+    let running = tokio::time::timeout(limit, async { tokio::join!(sent, runner.run()).1 }).await;
+    let end = running.map_or(CaseEnd::Overdue, |result| CaseEnd::Ended(Box::new(result)));
+    Ok(CaseRun { end, events: observer.events(), script })
+}
+
+/// Returns the fixtures of a case.
+fn script(case: &Case, probe: Option<Arc<Probe>>) -> Fixtures {
+    let calls = case.calls.iter().map(ReplyFixture::as_fixture).collect();
+    Fixtures {
+        nodes: pass_fixtures(case),
+        calls: Mutex::new(calls),
+        still: !case.messages.is_empty(),
+        begin: case.clock,
+        seed: case.seed,
+        probe,
+        ..Fixtures::default()
+    }
 }
 
 fn answer_value(answer: &Json) -> Json {
@@ -140,7 +190,7 @@ fn compare(expect: &Expect, result: &RunResult, events: &[Json]) -> Vec<String> 
         && result.status == RunStatus::Succeeded
     {
         let came = result.outputs.get("output").cloned().unwrap_or_default();
-        wrong.extend(differences("output", expected, &came));
+        wrong.extend(differences("output", expected, &came, None));
     }
     wrong.extend(expect.pause.as_deref().and_then(|expected| compare_pause(expected, events)));
     wrong.extend(missing_event(&expect.events, events));

@@ -1,13 +1,20 @@
 //! Compares values with expected values, and describes each difference in a sentence. An expected value may contain
 //! matchers, such as `{ "$regex": … }`, in place of exact values.
 
-use flowcell::{Json, similar};
-use regex_lite::Regex;
+use std::{borrow::Cow, time::Instant};
+
+use flowcell_contract::{Json, similar};
+use regex_lite::RegexBuilder;
 
 /// Maximum number of differences that one comparison reports.
 const MAX_DIFFERENCES: usize = 20;
 /// Maximum number of characters of a value in a message.
 const MAX_SHOWN_CHARS: usize = 200;
+/// Maximum size in bytes of a text that is compared with a pattern of `$regex`. With [`MAX_PATTERN_MEMORY`] it bounds
+/// the time of one comparison: the time of a pattern grows with the product of both.
+pub const MAX_MATCHED_BYTES: usize = 64 << 10;
+/// Maximum size in bytes of a compiled pattern of `$regex`.
+pub const MAX_PATTERN_MEMORY: usize = 64 << 10;
 
 /// The matchers, each an object with one member.
 const MATCHERS: [&str; 5] = ["$any", "$type", "$regex", "$contains", "$equals"];
@@ -15,23 +22,60 @@ const MATCHERS: [&str; 5] = ["$any", "$type", "$regex", "$contains", "$equals"];
 const TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "object", "list", "null"];
 
 /// Returns a sentence for each place where the value `came` differs from the expected one. After [`MAX_DIFFERENCES`]
-/// sentences, one sentence counts the others. `of` names the value in the sentences.
-pub(super) fn differences(of: &str, expected: &Json, came: &Json) -> Vec<String> {
-    let mut found = Vec::new();
+/// sentences, one sentence counts the others. `of` names the value in the sentences. A comparison that is not finished
+/// at the time `until` ends with a sentence that says so.
+pub fn differences(of: &str, expected: &Json, came: &Json, until: Option<Instant>) -> Vec<String> {
+    let mut found = Found { told: Vec::new(), until, is_late: false };
     compare(of, expected, came, Members::All, &mut found);
+    let Found { told: mut found, is_late, .. } = found;
     if found.len() > MAX_DIFFERENCES {
         let more = found.len() - MAX_DIFFERENCES;
         found.truncate(MAX_DIFFERENCES);
         found.push(format!("and {more} more"));
     }
+    if is_late {
+        found.push(format!("the comparison of {of} takes too long, and was ended: expect fewer or smaller values"));
+    }
     found
 }
 
+/// The differences that a comparison has found so far.
+struct Found {
+    told: Vec<String>,
+    /// The time at which the comparison ends.
+    until: Option<Instant>,
+    /// True once the comparison has ended before it was finished.
+    is_late: bool,
+}
+
+impl Found {
+    fn push(&mut self, told: String) {
+        self.told.push(told);
+    }
+
+    /// Returns a comparison without differences that ends at the same time.
+    fn anew(&self) -> Found {
+        Found { told: Vec::new(), until: self.until, is_late: self.is_late }
+    }
+
+    /// Returns whether the time of the comparison is over.
+    fn is_over(&mut self) -> bool {
+        self.is_late = self.is_late || self.until.is_some_and(|until| Instant::now() >= until);
+        self.is_late
+    }
+
+    /// Returns whether a part of an expected value fits a value.
+    fn fits(&mut self, expected: &Json, came: &Json) -> bool {
+        let mut part = self.anew();
+        compare("", expected, came, Members::Some, &mut part);
+        self.is_late = part.is_late;
+        part.told.is_empty() && !part.is_late
+    }
+}
+
 /// Returns true if a value has all expected members. The value and the objects in it may have further members.
-pub(super) fn fits(expected: &Json, came: &Json) -> bool {
-    let mut found = Vec::new();
-    compare("", expected, came, Members::Some, &mut found);
-    found.is_empty()
+pub fn fits(expected: &Json, came: &Json) -> bool {
+    Found { told: Vec::new(), until: None, is_late: false }.fits(expected, came)
 }
 
 /// Whether an expected object has to list all members of the value's object (`All`), or may omit some (`Some`).
@@ -41,9 +85,12 @@ enum Members {
     Some,
 }
 
-fn compare(place: &str, expected: &Json, came: &Json, members: Members, found: &mut Vec<String>) {
+fn compare(place: &str, expected: &Json, came: &Json, members: Members, found: &mut Found) {
+    if found.is_over() {
+        return;
+    }
     if let Some((name, argument)) = matcher(expected) {
-        return found.extend(matcher_differences(place, name, argument, came));
+        return compare_matcher(place, name, argument, came, found);
     }
     if let Some((name, meant)) = misspelt(expected) {
         return found.push(format!("{place}: unknown matcher `{name}`; did you mean `{meant}`?"));
@@ -59,7 +106,7 @@ fn compare(place: &str, expected: &Json, came: &Json, members: Members, found: &
             }
             if members == Members::All {
                 let more = came.iter().filter(|(key, _)| !expected.contains_key(&**key));
-                found.extend(more.map(|(key, came)| format!("{place}.{key} is unexpected: {}", shown(came))));
+                found.told.extend(more.map(|(key, came)| format!("{place}.{key} is unexpected: {}", shown(came))));
             }
         }
         (Json::Array(expected), Json::Array(came)) if expected.len() == came.len() => {
@@ -98,22 +145,23 @@ fn misspelt(expected: &Json) -> Option<(&str, &'static str)> {
     Some((name, similar(name, MATCHERS)?))
 }
 
-fn matcher_differences(place: &str, name: &str, argument: &Json, came: &Json) -> Vec<String> {
+fn compare_matcher(place: &str, name: &str, argument: &Json, came: &Json, found: &mut Found) {
     let text = argument.as_str();
-    match (name, text) {
-        ("$any", _) if *argument == Json::from(true) => Vec::new(),
-        ("$any", _) => vec![format!("{place}: `$any` must be `true`, not {}", shown(argument))],
-        ("$equals", _) if argument == came => Vec::new(),
-        ("$equals", _) => vec![format!("{place} is {}, not {}", shown(came), shown(argument))],
+    let told = match (name, text) {
+        ("$any", _) if *argument == Json::from(true) => None,
+        ("$any", _) => Some(format!("{place}: `$any` must be `true`, not {}", shown(argument))),
+        ("$equals", _) if argument == came => None,
+        ("$equals", _) => Some(format!("{place} is {}, not {}", shown(came), shown(argument))),
         ("$type", Some(wanted)) if TYPES.contains(&wanted) => {
             let is = is_of_type(wanted, came);
-            (!is).then(|| format!("{place} is {}, which is not of type {wanted}", shown(came))).into_iter().collect()
+            (!is).then(|| format!("{place} is {}, which is not of type {wanted}", shown(came)))
         }
-        ("$type", _) => vec![format!("{place}: `$type` must be one of {}, not {}", TYPES.join(", "), shown(argument))],
-        ("$regex", Some(pattern)) => regex_difference(place, pattern, came).into_iter().collect(),
-        ("$regex", None) => vec![format!("{place}: `$regex` must be a text, not {}", shown(argument))],
-        _ => missing_parts(place, argument, came),
-    }
+        ("$type", _) => Some(format!("{place}: `$type` must be one of {}, not {}", TYPES.join(", "), shown(argument))),
+        ("$regex", Some(pattern)) => regex_difference(place, pattern, came),
+        ("$regex", None) => Some(format!("{place}: `$regex` must be a text, not {}", shown(argument))),
+        _ => return compare_parts(place, argument, came, found),
+    };
+    found.told.extend(told);
 }
 
 fn is_of_type(wanted: &str, came: &Json) -> bool {
@@ -132,30 +180,37 @@ fn is_whole(number: &Json) -> bool {
 }
 
 fn regex_difference(place: &str, pattern: &str, came: &Json) -> Option<String> {
-    let regex = match Regex::new(pattern) {
+    let regex = match RegexBuilder::new(pattern).size_limit(MAX_PATTERN_MEMORY).build() {
         Ok(regex) => regex,
-        Err(error) => return Some(format!("{place}: `{pattern}` is not a regular expression: {error}")),
+        Err(error) => {
+            return Some(format!("{place}: `{}` is not a usable regular expression: {error}", shortened(pattern)));
+        }
     };
+    if let Some(long) = came.as_str().filter(|text| text.len() > MAX_MATCHED_BYTES) {
+        let (bytes, most) = (long.len(), MAX_MATCHED_BYTES);
+        return Some(format!("{place} has {bytes} bytes, and `$regex` compares at most {most}: use `$contains`"));
+    }
     let fits = came.as_str().is_some_and(|text| regex.is_match(text));
-    (!fits).then(|| format!("{place} is {}, which does not match `{pattern}`", shown(came)))
+    (!fits).then(|| format!("{place} is {}, which does not match `{}`", shown(came), shortened(pattern)))
 }
 
-/// Returns a sentence for each part that `$contains` requires and the value lacks: a part of a text, an item of a
-/// list, or a member of an object.
-fn missing_parts(place: &str, wanted: &Json, came: &Json) -> Vec<String> {
-    let mut found = Vec::new();
+/// Adds a sentence for each part that `$contains` requires and the value lacks: a part of a text, an item of a list, or
+/// a member of an object.
+fn compare_parts(place: &str, wanted: &Json, came: &Json, found: &mut Found) {
     match (wanted, came) {
         (Json::String(part), Json::String(text)) if text.contains(&**part) => {}
-        (Json::Object(_), Json::Object(_)) => compare(place, wanted, came, Members::Some, &mut found),
+        (Json::Object(_), Json::Object(_)) => compare(place, wanted, came, Members::Some, found),
         (Json::Array(wanted), Json::Array(items)) => {
-            let missing = wanted.iter().filter(|wanted| !items.iter().any(|item| fits(wanted, item)));
-            found.extend(missing.map(|missing| format!("{place} has no item {}", shown(missing))));
+            for wanted in wanted.iter() {
+                if !items.iter().any(|item| found.fits(wanted, item)) && !found.is_over() {
+                    found.push(format!("{place} has no item {}", shown(wanted)));
+                }
+            }
         }
-        (_, Json::Array(items)) if items.iter().any(|item| fits(wanted, item)) => {}
+        (_, Json::Array(items)) if items.iter().any(|item| found.fits(wanted, item)) || found.is_over() => {}
         (_, Json::Array(_)) => found.push(format!("{place} has no item {}: it is {}", shown(wanted), shown(came))),
         _ => found.push(format!("{place} is {}, which does not contain {}", shown(came), shown(wanted))),
     }
-    found
 }
 
 /// Describes the difference between two texts. Long texts are shown from the first different character.
@@ -174,13 +229,16 @@ fn text_difference(place: &str, expected: &str, came: &str) -> String {
 }
 
 /// Returns a value as JSON text, cut after [`MAX_SHOWN_CHARS`] characters.
-pub(super) fn shown(value: &Json) -> String {
-    let mut text = value.to_text();
-    if let Some((cut, _)) = text.char_indices().nth(MAX_SHOWN_CHARS) {
-        text.truncate(cut);
-        text.push('…');
+pub fn shown(value: &Json) -> String {
+    shortened(&value.to_text()).into_owned()
+}
+
+/// Returns a text, cut after [`MAX_SHOWN_CHARS`] characters.
+fn shortened(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(MAX_SHOWN_CHARS) {
+        Some((cut, _)) => Cow::from(format!("{}…", &text[..cut])),
+        None => text.into(),
     }
-    text
 }
 
 #[cfg(test)]
@@ -203,13 +261,13 @@ mod tests {
             (r#"{"a":1}"#, r#"{"b":2}"#, &["output.a is missing; expected 1", "output.b is unexpected: 2"]),
             ("null", r#""text""#, &[r#"output is "text", not null"#]),
         ] {
-            assert_eq!(differences("output", &json(expected), &json(came)), told, "{expected} {came}");
+            assert_eq!(differences("output", &json(expected), &json(came), None), told, "{expected} {came}");
         }
         let long = Json::array((0..30u64).map(Json::from));
         let other = Json::array((0..30u64).map(|number| Json::from(number + 1)));
-        assert_eq!(differences("output", &long, &other).last().unwrap(), "and 10 more");
+        assert_eq!(differences("output", &long, &other, None).last().unwrap(), "and 10 more");
         let (one, two) = ("x".repeat(300) + "one", "x".repeat(300) + "two");
-        let told = differences("output", &Json::from(one), &Json::from(two));
+        let told = differences("output", &Json::from(one), &Json::from(two), None);
         assert_eq!(told, [r#"output differs from character 301 on: it continues with "two", not "one""#]);
     }
 
@@ -240,16 +298,19 @@ mod tests {
             (r#"{"$contains":{"list":{"$type":"list"},"deep":{"$type":"object"},"id":{"$type":"string"}}}"#, true),
             (r#"{"$equals":{"n":3}}"#, false),
         ] {
-            assert_eq!(differences("outputs", &json(expected), &json(value)).is_empty(), fit, "{expected}");
+            assert_eq!(differences("outputs", &json(expected), &json(value), None).is_empty(), fit, "{expected}");
         }
-        assert!(differences("outputs", &json(r#"{"$ref":"x"}"#), &json(r#"{"$ref":"x"}"#)).is_empty(), "no matcher");
+        assert!(
+            differences("outputs", &json(r#"{"$ref":"x"}"#), &json(r#"{"$ref":"x"}"#), None).is_empty(),
+            "no matcher"
+        );
         for (name, meant) in [("$regexp", "$regex"), ("$tpye", "$type"), ("$contain", "$contains")] {
             let expected = Json::object([(name, Json::from("x"))]);
             let told = format!("outputs: unknown matcher `{name}`; did you mean `{meant}`?");
-            assert_eq!(differences("outputs", &expected, &expected), [told]);
-            assert!(differences("outputs", &Json::object([("$equals", expected.clone())]), &expected).is_empty());
+            assert_eq!(differences("outputs", &expected, &expected, None), [told]);
+            assert!(differences("outputs", &Json::object([("$equals", expected.clone())]), &expected, None).is_empty());
         }
-        assert!(differences("outputs", &json(r#"{"$equals":{"$any":1}}"#), &json(r#"{"$any":1}"#)).is_empty());
+        assert!(differences("outputs", &json(r#"{"$equals":{"$any":1}}"#), &json(r#"{"$any":1}"#), None).is_empty());
     }
 
     #[test]
@@ -262,5 +323,29 @@ mod tests {
         ] {
             assert_eq!(fits(&json(expected), &json(came)), fit, "{expected} {came}");
         }
+    }
+
+    #[test]
+    fn a_comparison_is_bounded_in_time_whatever_the_case_expects() {
+        // Patterns that take exponential time in a matcher that backtracks, and one that is too large.
+        let text = Json::from("a".repeat(MAX_MATCHED_BYTES - 1) + "!");
+        for pattern in ["^(a+)+$", "(a|a)*$", "^(a|aa)+$", "(.*)*x", "((a{9}){9}){9}$"] {
+            let expected = Json::object([("$regex", Json::from(pattern))]);
+            let began = Instant::now();
+            let told = differences("out", &expected, &text, None);
+            assert!(told[0].contains("does not match") || told[0].contains("usable"), "{pattern}: {told:?}");
+            assert!(began.elapsed().as_secs() < 20, "{pattern}: {:?}", began.elapsed());
+        }
+        let large = Json::object([("$regex", Json::from("a{999}".repeat(99)))]);
+        let told = differences("out", &large, &text, None);
+        assert!(told[0].contains("not a usable regular expression") && told[0].len() < 500, "{told:?}");
+        let long = Json::from("a".repeat(MAX_MATCHED_BYTES + 1));
+        let told = differences("out", &Json::object([("$regex", Json::from("a"))]), &long, None);
+        assert_eq!(told, ["out has 65537 bytes, and `$regex` compares at most 65536: use `$contains`"]);
+        // Each wanted item is compared with each item.
+        let numbers = |from: u64| Json::array((from..from + 100_000).map(Json::from));
+        let expected = Json::object([("$contains", numbers(0))]);
+        let told = differences("out", &expected, &numbers(200_000), Some(Instant::now()));
+        assert_eq!(told, ["the comparison of out takes too long, and was ended: expect fewer or smaller values"]);
     }
 }

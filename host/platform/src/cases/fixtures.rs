@@ -2,16 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use flowcell::{
-    CallFixture, Fixtures, Json, NodeFixture,
-    contract::{BuiltIn, Failure},
-};
+use flowcell_contract::{BuiltIn, Failure, Json};
 use serde::{Deserialize, Deserializer, de::Error as _};
+
+use crate::world::test_run::{CallFixture, Fixtures, NodeFixture};
 
 /// A reply, and the calls that receive it.
 #[derive(Clone, Deserialize)]
 #[serde(try_from = "WrittenReply")]
-pub(super) struct ReplyFixture(CallFixture);
+pub struct ReplyFixture(CallFixture);
 
 /// A [`ReplyFixture`] as the file of cases writes it.
 #[derive(Deserialize)]
@@ -81,12 +80,13 @@ fn ok() -> u16 {
 }
 
 impl ReplyFixture {
-    pub(super) fn as_fixture(&self) -> CallFixture {
+    /// Returns the reply for a test run.
+    pub fn as_fixture(&self) -> CallFixture {
         self.0.clone()
     }
 
     /// Returns the node whose calls receive the reply, if the reply names one.
-    pub(super) fn node(&self) -> Option<&str> {
+    pub fn node(&self) -> Option<&str> {
         self.0.node.as_deref()
     }
 }
@@ -155,7 +155,7 @@ impl Reply {
 /// The fixture of a node that does not run.
 #[derive(Clone, Deserialize)]
 #[serde(try_from = "BTreeMap<String, Json>")]
-pub(super) enum FixtureResult {
+pub enum FixtureResult {
     /// The output of the node.
     Output(Json),
     /// The failure of the node.
@@ -165,7 +165,7 @@ pub(super) enum FixtureResult {
 /// A failure, as the file of cases writes it.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct FixtureError {
+pub struct FixtureError {
     code: String,
     #[serde(default)]
     message: String,
@@ -196,14 +196,15 @@ impl TryFrom<BTreeMap<String, Json>> for FixtureResult {
 
 impl FixtureResult {
     /// Returns the output, or `None` for a failure.
-    pub(super) fn output(&self) -> Option<&Json> {
+    pub fn output(&self) -> Option<&Json> {
         match self {
             FixtureResult::Output(output) => Some(output),
             FixtureResult::Error(_) => None,
         }
     }
 
-    pub(super) fn as_fixture(&self) -> NodeFixture {
+    /// Returns the result for a test run.
+    pub fn as_fixture(&self) -> NodeFixture {
         match self {
             FixtureResult::Output(output) => NodeFixture::Output(output.clone()),
             FixtureResult::Error(error) => NodeFixture::Failure(error.as_failure()),
@@ -218,7 +219,7 @@ impl FixtureError {
 }
 
 /// Returns an error text if the fixtures have replies that no call has used. Returns `None` if all are used.
-pub(super) fn unused_error(script: &Fixtures) -> Option<String> {
+pub fn unused_error(script: &Fixtures) -> Option<String> {
     let replies = match script.unused_replies() {
         0 => return None,
         1 => "1 reply".to_owned(),
@@ -228,7 +229,7 @@ pub(super) fn unused_error(script: &Fixtures) -> Option<String> {
 }
 
 /// Reads `clock`, a time in RFC 3339 such as `2026-01-31T23:59:00Z`, as milliseconds since 1970.
-pub(super) fn point_in_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+pub fn point_in_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     let Some(text) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
     milliseconds(&text).map(Some).map_err(D::Error::custom)
 }

@@ -1,0 +1,58 @@
+//! Tests what a manifest tells people about a pack, and where they read it.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::{
+    authors::language::{Language, done, flowcell, project},
+    kit,
+};
+
+const ABOUT: &str = "icon: 📦
+categories: [sales]
+keywords: [crm, contacts]
+docs: https://docs.example.com/shop
+homepage: https://example.com/shop
+repository: https://git.example.com/acme/shop
+deprecated: Use shop2, which also greets groups.
+nodes:
+";
+
+#[test]
+fn people_read_what_the_manifest_tells_them() {
+    let (_folder, project) = project("shop", Language::Rust);
+    let manifest = fs::read_to_string(project.join("node.yaml")).unwrap();
+    let with = |about: &str| fs::write(project.join("node.yaml"), manifest.replacen("nodes:\n", about, 1)).unwrap();
+    for (about, named) in [
+        ("docs: javascript:alert(1)\nnodes:\n", "`docs` is `javascript:alert(1)`"),
+        ("categories: [a/b]\nnodes:\n", "`a/b` in `categories`"),
+        ("hompage: https://example.com\nnodes:\n", "unknown field `hompage`"),
+    ] {
+        with(about);
+        let refused = flowcell(&project).args(["node", "build"]).output().unwrap();
+        let told = kit::stderr(&refused);
+        assert!(refused.status.code() == Some(2) && told.contains(named), "{told}");
+    }
+    with(ABOUT);
+    done(flowcell(&project).args(["node", "build"]));
+    let listed = done(flowcell(&project).args(["nodes", "--packs", "dist"]));
+    assert!(listed.contains("Greet (deprecated)"), "{listed}");
+    let described = done(flowcell(&project).args(["nodes", "shop.greet", "--packs", "dist"]));
+    let page = done(flowcell(&project).args(["node", "docs", "shop.greet", "--packs", "dist"]));
+    for text in [&described, &page] {
+        assert!(text.contains("https://docs.example.com/shop") && text.contains("Use shop2"), "{text}");
+    }
+    assert!(page.starts_with("# `shop.greet@0.1.0`\n") && page.contains("| `name` (required) | `string` |"), "{page}");
+    assert!(
+        page.contains("| `nobody` | The name is empty. |") && page.contains("    \"text\": \"Hello Ada\""),
+        "{page}"
+    );
+    let inspected = done(flowcell(&project).args(["node", "inspect", "dist/shop.wasm", "--json"]));
+    let inspected: Value = serde_json::from_str(&inspected).unwrap();
+    assert_eq!(inspected["about"]["keywords"], json!(["crm", "contacts"]), "{inspected}");
+    let shown = done(flowcell(&project).args(["node", "install", "./dist/shop.wasm"]));
+    let first: Vec<&str> = shown.lines().take(2).collect();
+    assert_eq!(first, ["shop 0.1.0, not signed", "asks for log"], "{shown}");
+    assert!(shown.contains("deprecated  Use shop2") && !shown.contains("flowcell:node/context"), "{shown}");
+}

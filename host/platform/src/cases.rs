@@ -1,0 +1,15 @@
+//! Test cases of flows: their format, the run of a case in virtual time, and the comparison with what the case expects.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`file`] | the text of a file of cases |
+//! | [`format`] | one case |
+//! | [`fixtures`] | results of nodes, and replies to calls that leave the host |
+//! | [`expected`] | the comparison of values |
+//! | [`trial`] | the run of a case |
+
+pub mod expected;
+pub mod file;
+pub mod fixtures;
+pub mod format;
+pub mod trial;

@@ -1,0 +1,155 @@
+//! The format of a flow's test cases.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Instant,
+};
+
+use flowcell_contract::{Json, similar};
+use flowcell_flow::graph::Graph;
+use serde::{Deserialize, Deserializer, de::Error as _};
+
+use super::fixtures::{FixtureResult, ReplyFixture, point_in_time};
+use crate::host::loaded::LoadedFlow;
+
+/// One test case.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    /// The name of the case, for reports and for `--only`.
+    pub name: String,
+    /// The input. Its members replace the flow's defaults.
+    #[serde(default)]
+    pub input: Json,
+    /// The answers to gates, by the address of the gate or the id of its node.
+    #[serde(default)]
+    pub answers: BTreeMap<String, String>,
+    /// The results of nodes that do not run. A key is the id of a node, for all its passes, or an address, for one
+    /// pass.
+    #[serde(default)]
+    pub given: BTreeMap<String, FixtureResult>,
+    /// Replies to calls that would leave the host. A call gets the first reply whose members fit the call.
+    #[serde(default)]
+    pub calls: Vec<ReplyFixture>,
+    /// The time at which the run begins, in milliseconds since 1970. Default: 1 January 2030.
+    #[serde(default, deserialize_with = "point_in_time")]
+    pub clock: Option<u64>,
+    /// The seed of the random values. Default: 0.
+    #[serde(default)]
+    pub seed: u64,
+    /// The expected result.
+    #[serde(default)]
+    pub expect: Expect,
+}
+
+/// The expected result of a case. Omitted members are not checked.
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Expect {
+    /// The status, by default `succeeded`. `refused` stands for an input that does not fit the flow.
+    #[serde(deserialize_with = "status")]
+    pub status: String,
+    /// The code of the run's error.
+    pub error: Option<String>,
+    /// All outputs. Matchers, such as `{ "$any": true }`, may replace values.
+    pub outputs: Option<Json>,
+    /// The ids of the flow's own nodes that ran, in the order of their ends.
+    pub route: Option<Vec<String>>,
+}
+
+/// Maximum number of unknown nodes that a case is told of.
+const MAX_UNKNOWN: usize = 20;
+
+/// The status of a case whose input does not fit the flow.
+pub const REFUSED: &str = "refused";
+
+/// Every status that a case may expect.
+const STATUSES: [&str; 6] = ["succeeded", "failed", "parked", "cancelled", "needs_attention", REFUSED];
+
+/// Reads a status. An unknown word is an error that names the nearest status.
+fn status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    if STATUSES.contains(&text.as_str()) {
+        return Ok(text);
+    }
+    let begins = |status: &&str| text.get(..4).is_some_and(|begin| status.starts_with(begin));
+    let meant = STATUSES.into_iter().find(begins).or_else(|| similar(&text, STATUSES));
+    let meant = meant.map(|meant| format!(": did you mean `{meant}`?")).unwrap_or_default();
+    Err(D::Error::custom(format!("unknown status `{text}`{meant} (the statuses are {})", STATUSES.join(", "))))
+}
+
+impl Default for Expect {
+    fn default() -> Expect {
+        Expect { status: "succeeded".into(), error: None, outputs: None, route: None }
+    }
+}
+
+/// Returns the part of an address that names a node, or a call of a node, of the flow in which the address begins:
+/// `approve` in `process[3].approve`, `review` in `review/approve`, `bot#3` in `each[0].bot#3`.
+pub fn node_part(address: &str) -> &str {
+    let here = address.split('/').next().unwrap_or(address);
+    here.rsplit('.').next().unwrap_or(here)
+}
+
+/// Returns the id of the node that an address names in the flow in which it begins: `bot` in `each[0].bot#3`.
+pub fn node_of(address: &str) -> &str {
+    let here = node_part(address);
+    here.split('#').next().unwrap_or(here)
+}
+
+/// Returns a sentence for each output under `given` that does not fit the output schema of its node. After the time
+/// `until`, a sentence says that the other outputs were not checked.
+pub(super) fn misfits(case: &Case, flow: &LoadedFlow, until: Option<Instant>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (name, given) in &case.given {
+        if until.is_some_and(|until| Instant::now() >= until) {
+            wrong.push("the check of the outputs under `given` takes too long, and was ended: give fewer".to_owned());
+            break;
+        }
+        let findings = given.output().and_then(|output| flow.check_given_output(node_of(name), output).err());
+        let misfit = |findings: Vec<String>| {
+            format!("`{name}` under `given`: the output does not fit the node: {}", findings.join("; "))
+        };
+        wrong.extend(findings.map(misfit));
+    }
+    wrong
+}
+
+/// Returns a sentence for each node that a case names and the flow does not have, for at most [`MAX_UNKNOWN`] nodes. If
+/// the run has called other flows, nodes under `given` and `calls` may belong to those.
+pub(super) fn unknown_nodes(case: &Case, graph: &Graph, has_called: bool) -> Vec<String> {
+    let ids: BTreeSet<&str> = graph.nodes.iter().map(|node| node.id.as_str()).collect();
+    let given = case.given.keys().map(|name| ("given", name.as_str()));
+    let calls = case.calls.iter().filter_map(|call| Some(("calls", call.node()?)));
+    let elsewhere = given.chain(calls).filter(|_| !has_called);
+    let named = elsewhere.chain(case.answers.keys().map(|name| ("answers", name.as_str())));
+    let mut unknown = named.filter(|(_, name)| !ids.contains(node_of(name)));
+    let sentence = |(key, name): (&str, &str)| {
+        let meant = similar(node_of(name), ids.iter().copied()).map(|meant| format!("; did you mean `{meant}`?"));
+        format!("`{name}` under `{key}`: unknown node{}", meant.unwrap_or_default())
+    };
+    let mut told: Vec<_> = unknown.by_ref().take(MAX_UNKNOWN).map(sentence).collect();
+    let more = unknown.count();
+    told.extend((more > 0).then(|| format!("and {more} more unknown nodes")));
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_node_of_an_address_is_found() {
+        let cases = [
+            ("approve", "approve"),
+            ("process[3].approve", "approve"),
+            ("a[0].b[1].c", "c"),
+            ("review/approve", "review"),
+            ("bot#3", "bot"),
+            ("each[0].bot#3", "bot"),
+        ];
+        for (address, node) in cases {
+            assert_eq!(node_of(address), node);
+        }
+    }
+}

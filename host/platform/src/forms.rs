@@ -1,0 +1,379 @@
+//! Forms: signed links by which people without a login start a flow.
+//!
+//! A link is a document of its tenant, and a code that is signed with a key of the tenant's data key. The code is behind
+//! the `#` of the link's address. The document counts the uses, so that several processes together count each use once, and
+//! its removal revokes the link. A code is not stored: who creates a link sees it once.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`code`] | the code of a link |
+//! | [`operation`] | users' operations: create, list, revoke |
+
+mod code;
+pub mod operation;
+
+use flowcell_contract::{Json, RunId, Tenant};
+use flowcell_runtime::{
+    FlowRunner, RunOptions,
+    ports::{Document, MaybeStoreError, StoreError},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+pub use self::code::MAX_CODE_BYTES;
+use crate::{
+    FlowLibrary, Host, LibraryError, StartError,
+    drive::supervisor::MAX_TIMER_WAIT,
+    operate::{
+        documents::{DocumentError, Documents, read},
+        identity::AuthError,
+        vault::VaultError,
+    },
+};
+
+/// Maximum number of a tenant's links that have not ended and were not revoked.
+pub const MAX_LINKS: usize = 1_000;
+/// Maximum lifetime of a link in milliseconds: 90 days.
+pub const MAX_LIFETIME_MS: u64 = 90 * DAY_MS;
+/// Default lifetime of a link in milliseconds: 7 days.
+pub const DEFAULT_LIFETIME_MS: u64 = 7 * DAY_MS;
+/// Maximum number of runs that a link may start.
+pub const MAX_USES: u32 = 100_000;
+/// Maximum size in bytes of the members of an input that a link sets, as JSON text.
+pub const MAX_PREFILL_BYTES: usize = 16 << 10;
+/// Maximum size in bytes of the `inputSchema` of a flow with a form, as JSON text.
+pub const MAX_SCHEMA_BYTES: usize = 256 << 10;
+/// Maximum size in bytes of an input that a form sends, as JSON text.
+pub const MAX_INPUT_BYTES: usize = 64 << 10;
+/// Maximum number of links in a page of a list.
+pub const MAX_PAGE: usize = 100;
+const DAY_MS: u64 = 86_400_000;
+/// The kind of the documents.
+const LINK: &str = "form-link";
+/// The kind and the key of the document that creations change, so that they count the links one after the other.
+const TURN: (&str, &str) = ("form-turn", "turn");
+/// Maximum number of tries of a write while other processes change the same document.
+const MAX_TRIES: usize = 64;
+
+/// A link that starts a flow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct FormLink {
+    /// The id of the link. The runs that it starts have `form:ID` as the name of their trigger.
+    pub id: String,
+    /// The name of the flow.
+    pub flow: String,
+    /// The time of its creation, in milliseconds since 1970.
+    pub created: u64,
+    /// The time of its end, in milliseconds since 1970.
+    pub ends: u64,
+    /// The maximum number of runs.
+    pub uses: u32,
+    /// The number of runs that it has started.
+    pub used: u32,
+    /// Members of the input, which the form shows and a person may change.
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
+    pub prefill: Value,
+    /// The creator: the id of a token, or `operator`.
+    pub by: String,
+}
+
+impl FormLink {
+    /// Returns the name of the link as a trigger of runs, and as an actor of the audit log.
+    pub fn name(&self) -> String {
+        format!("form:{}", self.id)
+    }
+
+    /// Returns the run that a request with this key starts.
+    pub fn run(&self, key: &str) -> RunId {
+        let key = hex::encode(&Sha256::digest(key)[..16]);
+        RunId::from(format!("form.{}.{key}", self.id))
+    }
+}
+
+/// An error of a form.
+#[derive(Debug, thiserror::Error)]
+pub enum FormError {
+    /// The code is not one of this store, or the link was revoked, or its tenant is disabled. The caller learns no more.
+    #[error("the link is not valid, or not valid any more; ask the person who sent it for a new one")]
+    Invalid,
+    /// The link has ended at this time, in milliseconds since 1970.
+    #[error("the link has ended; ask the person who sent it for a new one")]
+    Ended(u64),
+    /// The link has started all of its runs.
+    #[error("the link was used as often as it may be; ask the person who sent it for a new one")]
+    Used,
+    /// A request has a wrong member.
+    #[error("{0}")]
+    Request(String),
+    /// The tenant has too many links.
+    #[error("the tenant has {MAX_LINKS} links that have not ended; revoke some with `flowcell forms revoke`")]
+    TooMany,
+    /// No link of the tenant has this id.
+    #[error("the form link `{0}` does not exist")]
+    Unknown(String),
+    /// The flow cannot be loaded.
+    #[error(transparent)]
+    Flow(#[from] LibraryError),
+    /// The run cannot start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The server cannot sign links.
+    #[error("cannot sign links: {0}")]
+    Key(#[from] VaultError),
+    /// A document is damaged, or the store does not answer.
+    #[error(transparent)]
+    Document(#[from] DocumentError),
+}
+
+impl FormError {
+    /// Returns a stable error code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            FormError::Invalid => "link_invalid",
+            FormError::Ended(_) => "link_ended",
+            FormError::Used => "link_used",
+            FormError::Request(_) => "bad_request",
+            FormError::TooMany => "too_many_links",
+            FormError::Unknown(_) => "form_not_found",
+            FormError::Flow(_) => "flow_not_found",
+            FormError::Start(StartError::Input(error)) => error.code(),
+            FormError::Start(_) => "start_refused",
+            FormError::Key(error) => error.code(),
+            FormError::Document(_) => "store_unavailable",
+        }
+    }
+}
+
+impl From<StoreError> for FormError {
+    fn from(error: StoreError) -> FormError {
+        FormError::Document(error.into())
+    }
+}
+
+impl MaybeStoreError for FormError {
+    fn store_error(&self) -> Option<&StoreError> {
+        match self {
+            FormError::Document(error) => error.store_error(),
+            FormError::Start(error) => error.store_error(),
+            FormError::Flow(error) => error.store_error(),
+            _ => None,
+        }
+    }
+}
+
+/// A link with the form of its flow.
+#[derive(Debug)]
+pub struct ShownForm {
+    /// The link.
+    pub link: FormLink,
+    /// The description of the flow.
+    pub description: Option<String>,
+    /// The JSON Schema of the input. The members that the link sets are its defaults.
+    pub schema: Value,
+}
+
+/// A run that a form is about to start.
+pub enum FormStart {
+    /// An earlier request with the same key has started it.
+    Known(RunId),
+    /// The use of the link is counted. The caller admits the run, or gives the use back.
+    New(Box<FlowRunner>),
+}
+
+/// Returns a key for a request that has none.
+pub fn new_key() -> String {
+    hex::encode(rand::random::<[u8; 16]>())
+}
+
+/// Opens a code: checks its tenant, its signature and its end, and that the link was not revoked. `is_enabled` tells whether a
+/// tenant has links now. Reads the store.
+pub fn open(
+    host: &Host,
+    code: &str,
+    is_enabled: impl FnOnce(&Tenant) -> bool,
+) -> Result<(Tenant, FormLink), FormError> {
+    let (tenant, id, ends) = code::open(host, code, is_enabled)?;
+    if host.now() >= ends {
+        return Err(FormError::Ended(ends));
+    }
+    let found = Forms(&host.for_tenant(tenant.clone())).find(&id)?;
+    let link = found.map(|(link, _)| link).filter(|link| link.ends == ends).ok_or(FormError::Invalid)?;
+    Ok((tenant, link))
+}
+
+/// The links of the host's tenant.
+pub struct Forms<'a>(pub &'a Host);
+
+impl Forms<'_> {
+    fn documents(&self) -> Documents<'_> {
+        Documents { store: self.0.documents(), tenant: self.0.tenant() }
+    }
+
+    fn find(&self, id: &str) -> Result<Option<(FormLink, u64)>, FormError> {
+        Ok(self.documents().get(LINK, id)?)
+    }
+
+    /// Returns at most [`MAX_PAGE`] links with ids after `after`, in the order of their ids, and the id after which further
+    /// ones follow.
+    pub fn page(&self, after: &str) -> Result<(Vec<FormLink>, Option<String>), FormError> {
+        let found = self.raw_page(after)?;
+        let next = if found.len() == MAX_PAGE { found.last().map(|last| last.key.clone()) } else { None };
+        let links = found.iter().map(read).collect::<Result<_, _>>()?;
+        Ok((links, next))
+    }
+
+    fn raw_page(&self, after: &str) -> Result<Vec<Document>, FormError> {
+        Ok(self.0.documents().list(self.0.tenant(), LINK, after, MAX_PAGE)?)
+    }
+
+    /// Removes the links that have ended, and counts the others up to [`MAX_LINKS`].
+    fn count(&self) -> Result<usize, FormError> {
+        let (mut count, mut after) = (0, String::new());
+        loop {
+            let page = self.raw_page(&after)?;
+            let Some(last) = page.last() else { return Ok(count) };
+            after = last.key.clone();
+            for found in &page {
+                let link: FormLink = read(found)?;
+                if link.ends > self.0.now() {
+                    count += 1;
+                } else {
+                    // Another process may have removed it.
+                    self.documents().put::<FormLink>(LINK, &found.key, None, found.version)?;
+                }
+            }
+            if count >= MAX_LINKS {
+                return Ok(count);
+            }
+        }
+    }
+
+    /// Returns the flow of a link with its form. The flow must exist, be able to run, and have a schema that is not too
+    /// large.
+    pub fn shown(&self, library: &FlowLibrary, link: FormLink) -> Result<ShownForm, FormError> {
+        let flow = library.load(self.0, &link.flow, None)?;
+        let schema = flow.graph().input_schema.clone().unwrap_or_default();
+        if schema.to_string().len() > MAX_SCHEMA_BYTES {
+            let why = format!(
+                "the `inputSchema` of the flow is larger than {} KiB; a form cannot show it",
+                MAX_SCHEMA_BYTES >> 10
+            );
+            return Err(FormError::Request(why));
+        }
+        let schema = with_defaults(schema, &link.prefill);
+        Ok(ShownForm { description: flow.graph().description.clone(), schema, link })
+    }
+
+    /// Prepares the run of a form, and counts the use. The members of `input` take precedence over those of the link. A
+    /// request with the same `key` starts one run. It may block for about 2 s.
+    pub fn start(
+        &self,
+        library: &FlowLibrary,
+        link: &FormLink,
+        input: Value,
+        key: &str,
+    ) -> Result<FormStart, FormError> {
+        let run = link.run(key);
+        if self.0.knows(&run)? {
+            return Ok(FormStart::Known(run));
+        }
+        if link.used >= link.uses {
+            return Err(FormError::Used);
+        }
+        if input.to_string().len() > MAX_INPUT_BYTES {
+            return Err(FormError::Request(format!(
+                "the input of a form may have at most {} KiB",
+                MAX_INPUT_BYTES >> 10
+            )));
+        }
+        let input = merged(link.prefill.clone(), input);
+        self.0.check_quota_for(Some(&run)).map_err(StartError::from)?;
+        let flow = library.load(self.0, &link.flow, None)?;
+        let options = RunOptions {
+            run_id: Some(run.clone()),
+            input: Json::from(input),
+            without_events: true,
+            trigger: Some(link.name().into()),
+            patience: Some(MAX_TIMER_WAIT),
+            ..RunOptions::default()
+        };
+        // The input is checked before the use counts.
+        let runner = self.0.runner(&flow, options)?;
+        if !runner.is_new() {
+            return Ok(FormStart::Known(run));
+        }
+        match self.count_use(&link.id, true) {
+            // Another process may have counted the use of the same request.
+            Err(FormError::Used) if self.0.knows(&run)? => Ok(FormStart::Known(run)),
+            counted => counted.map(|()| FormStart::New(Box::new(runner))),
+        }
+    }
+
+    /// Gives the use of a run back that was not admitted.
+    pub fn give_back(&self, link: &FormLink) -> Result<(), FormError> {
+        self.count_use(&link.id, false)
+    }
+
+    /// Counts a use, or one less. Of several callers at the same time, each counts.
+    fn count_use(&self, id: &str, is_more: bool) -> Result<(), FormError> {
+        for _ in 0..MAX_TRIES {
+            let (mut link, version) = self.find(id)?.ok_or(FormError::Invalid)?;
+            if self.0.now() >= link.ends {
+                return Err(FormError::Ended(link.ends));
+            }
+            link.used = match is_more {
+                true if link.used >= link.uses => return Err(FormError::Used),
+                true => link.used + 1,
+                false => link.used.saturating_sub(1),
+            };
+            if self.documents().put(LINK, id, Some(&link), version)? {
+                return Ok(());
+            }
+        }
+        Err(DocumentError::Changed(id.to_owned()).into())
+    }
+}
+
+/// Returns a schema whose members have these values as their defaults.
+fn with_defaults(mut schema: Value, prefill: &Value) -> Value {
+    for (name, value) in prefill.as_object().into_iter().flatten() {
+        let Some(member) = schema.get_mut("properties").and_then(|members| members.get_mut(name)) else { continue };
+        let is_nested = value.is_object() && member["properties"].is_object();
+        if is_nested {
+            *member = with_defaults(member.take(), value);
+        } else if let Some(member) = member.as_object_mut() {
+            member.insert("default".into(), value.clone());
+        }
+    }
+    schema
+}
+
+/// Merges two inputs. Members of `over` win, and objects are merged member by member.
+fn merged(under: Value, over: Value) -> Value {
+    match (under, over) {
+        (Value::Object(mut under), Value::Object(over)) => {
+            for (key, value) in over {
+                let below = under.remove(&key);
+                let value = below.map_or_else(|| value.clone(), |below| merged(below, value.clone()));
+                under.insert(key, value);
+            }
+            Value::Object(under)
+        }
+        (_, over) => over,
+    }
+}
+
+impl From<AuthError> for FormError {
+    fn from(error: AuthError) -> FormError {
+        match error {
+            AuthError::Unavailable => StoreError::unavailable("the tenants cannot be read").into(),
+            AuthError::Missing | AuthError::Unknown => FormError::Invalid,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
