@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 
 use super::{
     CompletionKind, Context, MARK, MAX_COMPLETIONS, Offer,
-    new_edges::{NewCycles, NewEdge},
+    new_edges::{Answers, NewCycles, NewEdge},
     quoted,
 };
 use crate::{
@@ -45,6 +45,7 @@ pub(super) fn ids(context: &Context<'_>, located: &Located<'_>, role: Role) -> V
             let new = NewEdge {
                 is_special: has_when || on.is_some(),
                 is_conditional: has_when || on.as_deref() == Some("error"),
+                after_failure: on.as_deref() == Some("error"),
                 goes_back: edge.member("maxPasses").is_some(),
             };
             match (role, end("from"), end("to")) {
@@ -90,6 +91,7 @@ pub(super) fn edge_text(context: &Context<'_>, located: &Located<'_>, scalar: &S
     let new = NewEdge {
         is_special: label.is_some(),
         is_conditional: label.is_some_and(|label| !matches!(label, "success" | "end")),
+        after_failure: label == Some("error"),
         goes_back: false,
     };
     let fitting = match (before, after) {
@@ -132,6 +134,8 @@ fn sources(flow: &Flow<'_>, to: usize, new: NewEdge, named: &[usize]) -> Vec<usi
     let cycles = NewCycles::new(flow);
     let late = cycles.too_late_for(to);
     found.retain(|from| !late[*from]);
+    let answers = Answers::new(flow);
+    found.retain(|from| !answers.are_two((*from, to), new));
     retain_loops(&mut found, to, is_loop, |from| cycles.fits((from, to), new));
     if new.goes_back && found.iter().any(|from| is_loop(*from)) {
         found.retain(|from| is_loop(*from));
@@ -168,6 +172,8 @@ fn targets(flow: &Flow<'_>, from: usize, new: NewEdge, typed: &str) -> Vec<usize
     let cycles = NewCycles::new(flow);
     let early = cycles.read_before(from);
     found.retain(|to| !early.contains(to));
+    let answers = Answers::new(flow);
+    found.retain(|to| !answers.are_two((from, *to), new));
     retain_loops(&mut found, from, is_loop, |to| cycles.fits((from, to), new));
     if new.goes_back && found.iter().any(|to| is_loop(*to)) {
         found.retain(|to| is_loop(*to));
@@ -264,7 +270,8 @@ fn inner_nodes(flow: &Flow<'_>, owner: usize) -> Vec<usize> {
     };
     let is_free = |node: usize| flow.incoming(node).next().is_none() && flow.outgoing(node).next().is_none();
     // A node whose output is read outside of the body cannot stand in it.
-    let reads = spots::reads(flow).into_iter().filter(|read| read.by.is_none_or(|by| !inside.contains(&by)));
+    let reads =
+        spots::reads(flow).into_iter().filter(|read| read.by.is_none_or(|by| by != owner && !inside.contains(&by)));
     let read_outside: HashSet<_> = reads.map(|read| read.node).collect();
     if found.iter().any(|node| !read_outside.contains(node)) {
         found.retain(|node| !read_outside.contains(node));
