@@ -102,6 +102,20 @@ fn values_that_a_condition_compares_are_offered() {
 }
 
 #[test]
+fn a_node_that_waits_for_its_body_is_offered_no_timeout_of_its_own() {
+    let with = |node: &str| {
+        offered(&format!(
+            "flow: {{ name: a }}\nfragments: {{ f: {{ nodes: [{{ id: y, type: control.noop }}] }} }}\nnodes: [{{ id: x, {node}, policy: \
+             {{ § }} }}]\n"
+        ))
+    };
+    let whole = ["totalTimeoutMs", "continueOnError", "retry"];
+    assert_eq!(with("type: control.scope, body: { nodes: [{ id: z, type: control.noop }] }"), whole);
+    assert_eq!(with("use: f"), whole);
+    assert_eq!(with("type: control.noop")[0], "timeoutMs");
+}
+
+#[test]
 fn the_keys_of_a_granted_secret_are_offered() {
     let with = |grants: &str| {
         offered(&format!("flow: {{ name: a }}\nnodes: [{{ id: x, type: http.request, grants: {{ {grants} }} }}]\n"))
