@@ -329,7 +329,7 @@ mod tests {
     fn a_comparison_is_bounded_in_time_whatever_the_case_expects() {
         // Patterns that take exponential time in a matcher that backtracks, and one that is too large.
         let text = Json::from("a".repeat(MAX_MATCHED_BYTES - 1) + "!");
-        for pattern in ["^(a+)+$", "(a|a)*$", "^(a|aa)+$", "(.*)*x", "((a{9}){9}){9}$"] {
+        for pattern in ["^(a+)+$", "^(a|a)*$", "^(a|aa)+$", "(.*)*x", "((a{9}){9}){9}$"] {
             let expected = Json::object([("$regex", Json::from(pattern))]);
             let began = Instant::now();
             let told = differences("out", &expected, &text, None);
