@@ -1,3 +1,5 @@
+//! Tests the links of forms: their codes, their uses at the same moment, and their bounds.
+
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::thread;

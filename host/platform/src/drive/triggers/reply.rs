@@ -293,23 +293,19 @@ impl Channel for AnswerListener {
     }
 }
 
-impl Triggers {
-    /// Waits for the answer to a post. If too many posts of the tenant wait, returns [`Reply::Late`] at once. `reads` has
-    /// the permits for reading journals.
-    pub async fn reply(&self, post: &AwaitedReply, reads: &FairSemaphore) -> Reply {
-        let host = &post.host;
-        if let Some(_permit) = self.waiting.try_take(host.tenant(), 1) {
-            return post.wait(reads, &self.listeners).await;
-        }
-        let line = format!(
-            "too many posts of `{}` wait for answers, so further ones get the ids of their runs",
-            host.tenant()
-        );
-        if let Some(count) = self.refused_posts.count(&line, host.now()) {
-            tracing::warn!("{line} ({count} since the last such line)");
-        }
-        Reply::Late
+/// Waits for the answer to a post. If too many posts of the tenant wait, returns [`Reply::Late`] at once. `reads` has the
+/// permits for reading journals.
+pub async fn wait_for_reply(triggers: &Triggers, post: &AwaitedReply, reads: &FairSemaphore) -> Reply {
+    let host = &post.host;
+    if let Some(_permit) = triggers.waiting.try_take(host.tenant(), 1) {
+        return post.wait(reads, &triggers.listeners).await;
     }
+    let line =
+        format!("too many posts of `{}` wait for answers, so further ones get the ids of their runs", host.tenant());
+    if let Some(count) = triggers.refused_posts.count(&line, host.now()) {
+        tracing::warn!("{line} ({count} since the last such line)");
+    }
+    Reply::Late
 }
 
 #[cfg(test)]
