@@ -1,3 +1,5 @@
+//! The codes, the uses and the number of links.
+
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::thread;

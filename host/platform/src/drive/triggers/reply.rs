@@ -22,7 +22,6 @@ use flowcell_runtime::{
 use parking_lot::Mutex;
 use tokio::{sync::watch, time::Instant};
 
-use super::Triggers;
 use crate::{
     Host, StartError,
     host::answers::{AnswerReader, FoundAnswer},
@@ -91,8 +90,12 @@ impl AwaitedReply {
         self.is_new
     }
 
+    pub(super) fn host(&self) -> &Host {
+        &self.host
+    }
+
     /// Waits for the answer, at most for the time of the webhook. `reads` has the permits for reading journals.
-    async fn wait(&self, reads: &FairSemaphore, listeners: &AnswerListeners) -> Reply {
+    pub(super) async fn wait(&self, reads: &FairSemaphore, listeners: &AnswerListeners) -> Reply {
         let found = tokio::time::timeout_at(self.until + LAST_LOOK_TIME, self.find(reads, listeners)).await;
         match found.unwrap_or(Ok(None)) {
             Ok(Some(FoundAnswer::Node(output))) => {
@@ -290,59 +293,5 @@ impl Channel for AnswerListener {
 
     fn on_complete(&self, _result: &RunResult) {
         self.tell();
-    }
-}
-
-impl Triggers {
-    /// Waits for the answer to a post. If too many posts of the tenant wait, returns [`Reply::Late`] at once. `reads` has
-    /// the permits for reading journals.
-    pub async fn reply(&self, post: &AwaitedReply, reads: &FairSemaphore) -> Reply {
-        let host = &post.host;
-        if let Some(_permit) = self.waiting.try_take(host.tenant(), 1) {
-            return post.wait(reads, &self.listeners).await;
-        }
-        let line = format!(
-            "too many posts of `{}` wait for answers, so further ones get the ids of their runs",
-            host.tenant()
-        );
-        if let Some(count) = self.refused_posts.count(&line, host.now()) {
-            tracing::warn!("{line} ({count} since the last such line)");
-        }
-        Reply::Late
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_posts_of_a_run_share_one_listener_of_its_driver() {
-        let (listeners, tenant, run) = (AnswerListeners::default(), Tenant::from("a"), RunId::from("r"));
-        let join = |tenant: &Tenant, respond| listeners.join(tenant, &run, respond);
-        let (first, driver) = join(&tenant, Respond::Node);
-        let repeated: Vec<_> = (0..100).map(|_| join(&tenant, Respond::Node)).collect();
-        assert!(driver.is_some() && repeated.iter().all(|(_, listener)| listener.is_none()));
-        assert!(join(&Tenant::from("b"), Respond::Node).1.is_some(), "another tenant has its own run");
-        let told = || repeated.iter().filter(|(told, _)| *told.borrow()).count();
-        assert_eq!((told(), *first.borrow()), (0, false));
-        driver.iter().for_each(|driver| driver.tell());
-        assert_eq!((told(), *first.borrow()), (100, true));
-        // The next driver of the run needs another one, whether the one before has told or was lost.
-        let (next, driver) = join(&tenant, Respond::Node);
-        assert!(driver.is_some() && !*next.borrow());
-        drop(driver);
-        assert!(next.has_changed().is_err(), "the posts hear that the driver is gone");
-        assert!(join(&tenant, Respond::Node).1.is_some());
-    }
-
-    #[test]
-    fn no_listener_is_remembered_longer_than_its_driver() {
-        let (listeners, tenant) = (AnswerListeners::default(), Tenant::from("a"));
-        for run in 0..10 * MAX_WAITING_POSTS {
-            drop(listeners.join(&tenant, &RunId::from(run.to_string()), Respond::Outputs));
-        }
-        let remembered = listeners.0.lock().by_run.len();
-        assert!(remembered <= MAX_WAITING_POSTS as usize, "{remembered}");
     }
 }
