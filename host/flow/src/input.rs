@@ -14,6 +14,7 @@ use crate::{
     diagnostic::Diagnostics,
     graph::FACTS,
     literal::is_one_binding,
+    names::keys,
     outline,
     yaml::{Entry, Kind, Span, Tree},
 };
@@ -54,6 +55,8 @@ pub(crate) struct PathUse {
     pub(crate) span: Span,
     /// True if the value may be missing because the expression only tests whether it exists.
     pub(crate) is_tested: bool,
+    /// True if the value may be the key of `hmac`.
+    pub(crate) is_key: bool,
 }
 
 /// The names that a node itself provides when it evaluates a captured field.
@@ -170,7 +173,7 @@ impl InputCompiler<'_, '_> {
         if tree.member(wanted).is_some() {
             return None;
         }
-        let path = PathUse { path: Path::new(FACTS, []), span: tree.span, is_tested: false };
+        let path = PathUse { path: Path::new(FACTS, []), span: tree.span, is_tested: false, is_key: false };
         self.reads.push(FieldReads { paths: vec![path], ..FieldReads::default() });
         Some((wanted.clone(), Binding::root(FACTS)))
     }
@@ -183,9 +186,23 @@ impl InputCompiler<'_, '_> {
             }
             MarkKind::File => Binding::literal(outline::from_path(tree, self.context, self.diagnostics)),
             MarkKind::Condition | MarkKind::Template => {
-                capture(tree, mark, Locals::new(mark, self.input), &mut self.reads, self.diagnostics)
+                let binding = capture(tree, mark, Locals::new(mark, self.input), &mut self.reads, self.diagnostics);
+                self.warn_of_written_keys(mark);
+                binding
             }
             _ => plain(tree, &mut self.reads, self.diagnostics),
+        }
+    }
+
+    /// Warns of keys of `hmac` in the captured field that are texts in the fields whose members it names.
+    fn warn_of_written_keys(&mut self, mark: &Mark) {
+        let Some(read) = self.reads.last() else { return };
+        for field in mark.locals.iter().filter_map(|local| local.strip_suffix(".*")) {
+            let Some(values) = self.input.member(field) else { continue };
+            for used in read.paths.iter().filter(|used| used.is_key) {
+                let values = if used.path.root() == field { self.input } else { values };
+                keys::warn_of_value(values, &used.path, used.span, self.diagnostics);
+            }
         }
     }
 }
@@ -378,9 +395,9 @@ pub(crate) fn compile_condition(tree: &Tree, diagnostics: &mut Diagnostics<'_>) 
 }
 
 fn to_path_uses(tree: &Tree, found: Vec<flowcell_expr::PathUse>) -> Vec<PathUse> {
-    let named = |flowcell_expr::PathUse { path, pointer, bytes, is_tested }| {
+    let named = |flowcell_expr::PathUse { path, pointer, bytes, is_tested, is_key }| {
         let span = place(tree, &pointer, bytes);
-        PathUse { path, span, is_tested }
+        PathUse { path, span, is_tested, is_key }
     };
     found.into_iter().map(named).collect()
 }

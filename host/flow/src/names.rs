@@ -2,6 +2,7 @@
 
 mod facts;
 mod inbound;
+pub(crate) mod keys;
 mod known_input;
 mod passes;
 mod reach;
@@ -85,7 +86,7 @@ impl NameResolver<'_> {
         // If a field tests for a value in one place, its other uses of the value need no test.
         let tested: HashSet<String> =
             read.paths.iter().filter(|named| named.is_tested).map(|named| named.path.to_string()).collect();
-        for PathUse { path, span, .. } in &read.paths {
+        for PathUse { path, span, is_key, .. } in &read.paths {
             let is_tested = !tested.is_empty() && tested.contains(&path.to_string());
             let locals = &read.locals;
             if locals.names.iter().any(|local| &**local == path.root()) {
@@ -97,6 +98,9 @@ impl NameResolver<'_> {
                     self.report_unknown_local(path.root(), &locals.names, *span, diagnostics);
                 }
                 continue;
+            }
+            if *is_key {
+                keys::warn_of_written(self, path, *span, diagnostics);
             }
             match self.reference(path, is_tested, *span, diagnostics) {
                 Some(Reference::Nodes(more)) => merge(&mut references, more),
@@ -114,7 +118,7 @@ impl NameResolver<'_> {
             |long: &Path, path: &Path| long.root() == path.root() && long.segments().starts_with(path.segments());
         let length = |path: &Path| path.segments().len();
         let mut checked: Vec<&Path> = Vec::new();
-        for PathUse { path: long, span, is_tested } in &read.item_paths {
+        for PathUse { path: long, span, is_tested, .. } in &read.item_paths {
             // A missing member of a shorter path has a diagnostic of its own.
             let shorter = checked.iter().copied().filter(|path| length(path) < length(long));
             let paths = read.paths.iter().map(|named| &named.path).chain(shorter);
@@ -158,7 +162,8 @@ impl NameResolver<'_> {
             .map(String::as_str)
             .chain(["flow", "nodes", "inbound", "inbounds"])
             .chain(FACT_NAMES);
-        let help = did_you_mean(root, locals.iter().map(|name| &**name).chain(ids));
+        let near = || suggest::near(root, locals.iter().map(|name| &**name).chain(ids));
+        let help = suggest::with_dash(self.shape, root).or_else(near);
         let help =
             help.unwrap_or_else(|| format!("add `{}` to `values`, or use `flow.input.…` or a node", for_message(root)));
         diagnostics.new_rule("unknown_name", span, format!("unknown name `{}`", for_message(root)), Some(help));
@@ -412,8 +417,11 @@ impl NameResolver<'_> {
             let ids = nodes.map(|(id, _)| id.as_str()).filter(|id| Some(*id) != own);
             let ids = ids.chain(["flow", "nodes", "inbound", "inbounds"]).chain(FACT_NAMES);
             let help =
-                suggest(self.known_input, self.shape, id).or_else(|| did_you_mean(id, ids)).unwrap_or_else(|| {
+                suggest(self.known_input, self.shape, id).or_else(|| suggest::near(id, ids)).unwrap_or_else(|| {
                     match alone {
+                        true if suggest::is_function(id) => {
+                            format!("`{id}` is a function: write `{id}()`")
+                        }
                         true if FOREIGN_NULLS.contains(&id) => {
                             "write `is defined` or `is none` after a value to test it, or `null` for the null value"
                                 .to_owned()

@@ -5,6 +5,7 @@ use crate::{
     error::ExprError,
     functions::{Function, FunctionKind},
     json::{Json, Object},
+    path::Path,
     roots::{Chain, Roots},
 };
 
@@ -25,14 +26,22 @@ const WITHOUT_NAMES: [(&str, &str); 10] = [
 /// The root whose members are the arguments with names.
 const NAMED: &str = "named";
 
-/// Calls a function as the expression `value | name(argument2, named)` does, where `value` is the first argument. Messages
-/// use these names. `roots` has the seed of random values.
+/// Calls a function as the expression `value | name(argument, named)` does, where `value` is the first argument. Messages
+/// name the others as the signature does. `roots` has the seed of random values.
 ///
 /// # Errors
 /// The function fails, or one of the names is not that of an optional argument.
 pub fn call(function: &Function, arguments: &[Json], named: &Object, roots: &dyn Roots) -> Result<Json, ExprError> {
-    let root = |at: usize| if at == 0 { "value".to_owned() } else { format!("argument{}", at + 1) };
-    let mut written: Vec<String> = (0..arguments.len()).map(root).collect();
+    let mut written: Vec<String> = Vec::new();
+    for at in 0..arguments.len() {
+        let name = function.argument(at).map(str::to_owned).filter(|name| !written.contains(name) && name != NAMED);
+        // The words of the language are no names.
+        written.push(match name.filter(|name| at > 0 && !name.is_empty() && Path::parse(name).is_ok()) {
+            Some(name) => name,
+            None if at == 0 => "value".to_owned(),
+            None => format!("argument{}", at + 1),
+        });
+    }
     let values = written.iter().cloned().zip(arguments.iter().cloned());
     let values = Json::object(values.chain([(NAMED.to_owned(), Json::Object(named.clone().into()))]));
     for name in named.keys() {

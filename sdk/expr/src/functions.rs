@@ -67,6 +67,13 @@ impl Function {
         arguments.trim_end_matches(')').split(", ").filter(|argument| !argument.is_empty())
     }
 
+    /// Returns the name of the argument at a position; position 0 has the operand of a filter or test.
+    pub(crate) fn argument(&self, at: usize) -> Option<&'static str> {
+        let before = usize::from(self.kind != FunctionKind::Call);
+        let argument = self.arguments().nth(at.checked_sub(before)?)?;
+        Some(argument.split('=').next().unwrap_or_default().trim_end_matches('…'))
+    }
+
     /// Returns true if each use has an argument: if the signature names one without a value.
     pub fn needs_arguments(&self) -> bool {
         self.arguments().any(|argument| !argument.contains('='))

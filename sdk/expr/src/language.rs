@@ -8,6 +8,7 @@ mod budget;
 mod call;
 mod collections;
 mod compare;
+mod constants;
 mod conversions;
 mod dates;
 mod decimal;

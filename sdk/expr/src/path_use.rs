@@ -16,6 +16,8 @@ pub struct PathUse {
     /// True if the value may be missing because the expression only tests for it: with `default`, `is defined`,
     /// `exists` or a comparison with null.
     pub is_tested: bool,
+    /// True if the value may be the key of `hmac`.
+    pub is_key: bool,
 }
 
 impl PathUse {

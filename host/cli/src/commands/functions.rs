@@ -1,4 +1,4 @@
-//! `flowcell functions`: prints the filters, tests and functions of expressions.
+//! `flowcell functions`: prints the filters, tests and functions of expressions, and the names of their facts.
 
 use std::{ffi::OsStr, fmt::Write as _};
 
@@ -10,6 +10,7 @@ use flowcell::{
     contract::functions::{Function, TOPICS, Topic, functions, functions_named, similar_function},
     shape,
 };
+use serde_json::json;
 
 use crate::{
     cli_error::{CliError, Exit},
@@ -39,32 +40,60 @@ impl TypedValueParser for NameParser {
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue>>> {
-        let mut names: Vec<_> = functions().map(Function::name).collect();
+        let mut names: Vec<_> = functions().map(Function::name).chain(FACTS.map(|(name, _)| name)).collect();
         names.sort_unstable();
         names.dedup();
         Some(Box::new(names.into_iter().map(PossibleValue::new)))
     }
 }
 
+/// The facts that expressions read by name, as the manual's page `expressions` describes them.
+const FACTS: [(&str, &str); 13] = [
+    ("flow.input", "The input of the run."),
+    ("flow.name", "The name of the flow."),
+    ("flow.version", "The version of the flow in the library, or null."),
+    ("now", "The present time, as a text in UTC: `now | dateformat('%F')`."),
+    ("run.id", "The id of the run."),
+    ("run.labels", "The labels at the start of the run."),
+    ("run.started", "The time at which the run began."),
+    ("task.id", "The address of the task; not in `outputs` and `bodyOutput`."),
+    ("task.pass", "The number of the pass of the innermost cycle of edges, or null."),
+    ("tenant", "The name of the tenant."),
+    ("undo.input", "In a node that undoes another one: the input of that one."),
+    ("undo.output", "In a node that undoes another one: the output of that one."),
+    ("undo.task", "In a node that undoes another one: the address of its task."),
+];
+
+/// A fact, with what it says.
+type Fact = (&'static str, &'static str);
+
 pub(super) fn execute(args: &FunctionsArgs) -> Result<Exit, CliError> {
-    let found: Vec<&Function> = match &args.name {
+    let (found, facts): (Vec<&Function>, Vec<Fact>) = match &args.name {
         Some(name) => find(name)?,
-        None => functions().collect(),
+        None => (functions().collect(), FACTS.to_vec()),
     };
     if args.json {
-        put_json(&found.iter().map(|function| shape::function(function)).collect::<Vec<_>>())?;
+        let fact = |(name, summary): &Fact| json!({ "name": name, "kind": "fact", "summary": summary });
+        let functions = found.iter().map(|function| shape::function(function));
+        put_json(&functions.chain(facts.iter().map(fact)).collect::<Vec<_>>())?;
     } else if args.name.is_some() {
-        put(&found.iter().map(|function| describe(function)).collect::<Vec<_>>().join("\n"))?;
+        let functions = found.iter().map(|function| describe(function));
+        let facts = facts.iter().map(|(name, summary)| format!("{name} (fact)\n\n  {summary}\n"));
+        put(&functions.chain(facts).collect::<Vec<_>>().join("\n"))?;
     } else {
-        put(&TOPICS.iter().map(list).collect::<Vec<_>>().join("\n"))?;
+        put(&TOPICS.iter().map(list).chain([list_facts()]).collect::<Vec<_>>().join("\n"))?;
     }
     Ok(Exit::Good)
 }
 
-fn find(name: &str) -> Result<Vec<&'static Function>, CliError> {
+/// Returns the functions with a name, and the facts with it or below it, such as `run.id` for `run`.
+fn find(name: &str) -> Result<(Vec<&'static Function>, Vec<Fact>), CliError> {
     let found: Vec<_> = functions_named(name).collect();
-    if !found.is_empty() {
-        return Ok(found);
+    let is_meant =
+        |fact: &&Fact| fact.0.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    let facts: Vec<Fact> = FACTS.iter().filter(is_meant).copied().collect();
+    if !found.is_empty() || !facts.is_empty() {
+        return Ok((found, facts));
     }
     let problem = CliError::wrong(format!("unknown function `{name}`"));
     Err(match similar_function(name) {
@@ -73,8 +102,20 @@ fn find(name: &str) -> Result<Vec<&'static Function>, CliError> {
     })
 }
 
+/// Returns the number of characters of the longest name.
+fn width() -> usize {
+    functions().map(|function| function.name().len()).max().unwrap_or(0)
+}
+
+fn list_facts() -> String {
+    let width = width();
+    FACTS.iter().fold("Facts about the run:\n".to_owned(), |text, (name, summary)| {
+        format!("{text}  {name:width$}  {summary}\n")
+    })
+}
+
 fn list(topic: &Topic) -> String {
-    let width = functions().map(|function| function.name().len()).max().unwrap_or(0);
+    let width = width();
     topic.functions.iter().fold(format!("{}:\n", topic.title), |mut text, function| {
         // Writing to a string does not fail.
         let _ = writeln!(text, "  {:width$}  {}", function.name(), function.summary);
@@ -93,4 +134,24 @@ fn describe(function: &Function) -> String {
         function.example,
         function.result
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FACTS, find, list_facts};
+
+    #[test]
+    fn facts_are_listed_and_described_as_in_the_manual() {
+        let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../server/manual/expressions.md"));
+        for (name, summary) in FACTS.iter().filter(|(name, _)| !name.starts_with("undo.") && *name != "flow.input") {
+            assert!(page.contains(&format!("\n| `{name}` |")), "{name}");
+            assert!(list_facts().contains(summary), "{name}");
+        }
+        let of = |name: &str| find(name).map(|(functions, facts)| (functions.len(), facts.len())).ok();
+        assert_eq!(of("now"), Some((0, 1)));
+        assert_eq!(of("run"), Some((0, 3)));
+        assert_eq!(of("run.id"), Some((0, 1)));
+        assert_eq!(of("round"), Some((1, 0)));
+        assert_eq!(of("ru"), None);
+    }
 }

@@ -145,9 +145,10 @@ impl Comparison {
     /// the right side is plain text, so they are a part of it.
     fn warn(&self, is_single: bool, tree: &Tree, diagnostics: &mut Diagnostics<'_>) {
         let (Test::Equals(text) | Test::Differs(text)) = &self.test else { return };
-        if let Some(sign) = [" && ", " || "].into_iter().find(|sign| is_single && text.contains(sign)) {
-            let message = format!("`{}` is compared literally, including `{}`", for_message(text), sign.trim());
-            let help = format!("write `${{args.key}} == value` after `{}`, or a pattern: `=~ /^…$/`", sign.trim());
+        let has = |sign: &str| text.split_whitespace().any(|word| word == sign);
+        if let Some(sign) = ["&&", "||"].into_iter().find(|sign| is_single && has(sign)) {
+            let message = format!("`{}` is compared literally, including `{sign}`", for_message(text));
+            let help = format!("write `${{args.key}} == value` after `{sign}`, or a pattern: `=~ /^…$/`");
             diagnostics.warning("joined_value", tree.span, message, Some(help));
         }
         let inside = ['"', '\''].into_iter().find_map(|quote| text.strip_prefix(quote)?.strip_suffix(quote));

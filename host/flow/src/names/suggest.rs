@@ -1,7 +1,36 @@
 //! Replacements for names of other tools.
 
+use flowcell_contract::functions::{FunctionKind, functions_named};
+
 use super::KnownInput;
-use crate::{fields::for_message, shape::Shape};
+use crate::{diagnostic::similar, fields::for_message, shape::Shape};
+
+/// Returns true for the name of a function that is called without arguments.
+pub(super) fn is_function(name: &str) -> bool {
+    functions_named(name).any(|function| function.kind == FunctionKind::Call && !function.needs_arguments())
+}
+
+/// Suggests the form for a node whose id has a dash, if a name is a part of the id, or the id with `_`.
+pub(super) fn with_dash(shape: &Shape, root: &str) -> Option<String> {
+    let is_meant = |id: &&String| {
+        let (before, after) = (id.strip_prefix(root), id.strip_suffix(root));
+        before.is_some_and(|rest| rest.starts_with('-'))
+            || after.is_some_and(|rest| rest.ends_with('-'))
+            || id.contains('-') && id.replace('-', "_") == root
+    };
+    let id = shape.by_id.keys().find(is_meant)?;
+    Some(format!("write `nodes[\"{id}\"]` for a name with a dash, because `-` subtracts"))
+}
+
+/// Returns "did you mean …?", if a name is similar.
+pub(super) fn near<'a>(root: &str, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    let name = similar(root, names)?;
+    Some(if name.contains('-') {
+        format!("did you mean `nodes[\"{name}\"]`?")
+    } else {
+        format!("did you mean `{name}`?")
+    })
+}
 
 /// Suggests a replacement for a name of another tool.
 pub(super) fn suggest(known_input: &KnownInput, shape: &Shape, root: &str) -> Option<String> {
@@ -13,12 +42,8 @@ pub(super) fn suggest(known_input: &KnownInput, shape: &Shape, root: &str) -> Op
     if is_given {
         return Some(format!("did you mean `flow.input.{}`?", for_message(root)));
     }
-    let part_of = |id: &&String| {
-        let (before, after) = (id.strip_prefix(root), id.strip_suffix(root));
-        before.is_some_and(|rest| rest.starts_with('-')) || after.is_some_and(|rest| rest.ends_with('-'))
-    };
-    if let Some(id) = shape.by_id.keys().find(part_of) {
-        return Some(format!("write `nodes[\"{id}\"]` for a name with a dash"));
+    if let Some(help) = with_dash(shape, root) {
+        return Some(help);
     }
     let help = match root {
         "secrets" | "secret" | "credentials" | "env" => {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use flowcell_contract::{BuiltIn, Failure, Json};
+use flowcell_contract::{BuiltIn, Failure, Json, instant_milliseconds};
 use serde::{Deserialize, Deserializer, de::Error as _};
 
 use crate::world::test_run::{CallFixture, Fixtures, NodeFixture};
@@ -236,9 +236,10 @@ pub fn point_in_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Optio
 
 /// Converts a time in RFC 3339 to milliseconds since 1970. The error is a sentence for people.
 fn milliseconds(text: &str) -> Result<u64, String> {
-    if let Ok(time) = text.parse::<jiff::Timestamp>() {
-        let since = u64::try_from(time.as_millisecond());
-        return since.map_err(|_| format!("`{text}` is before 1970"));
+    // A `jiff::Timestamp` lacks the last hours of the year 9999.
+    let read = text.parse::<jiff::Timestamp>().map(|time| time.as_millisecond()).ok();
+    if let Some(time) = read.or_else(|| instant_milliseconds(&Json::from(text)).ok()) {
+        return u64::try_from(time).map_err(|_| format!("`{text}` is before 1970"));
     }
     let (day, rest) = text.split_once(['T', 't', ' ']).unwrap_or((text, ""));
     let time = rest.get(..8).unwrap_or_default();
@@ -265,6 +266,7 @@ mod tests {
     fn nonexistent_times_and_malformed_times_have_different_errors() {
         for (text, expected) in [
             ("1970-01-01T00:00:01Z", Ok(1000)),
+            ("9999-12-31T23:59:59Z", Ok(253_402_300_799_000)),
             ("2026-02-31T23:59:00Z", Err("the day 2026-02-31 does not exist")),
             ("2026-13-01", Err("the day 2026-13-01 does not exist")),
             ("2026-02-28T25:00:00Z", Err("the time 25:00:00 does not exist")),

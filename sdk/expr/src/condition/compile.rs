@@ -226,7 +226,7 @@ impl Compiler {
                 let place = (pointer.to_owned(), at..at + source.len());
                 let (pointer, bytes, is_tested) =
                     (place.0.clone(), Some(place.1.clone()), predicate.is_test_for_missing());
-                self.reads.paths.push(PathUse { path: var.clone(), pointer, bytes, is_tested });
+                self.reads.paths.push(PathUse { path: var.clone(), pointer, bytes, is_tested, is_key: false });
                 Some(Term::Test(Box::new(Test { var, place, predicate })))
             }
             Err(error) => self.report(pointer, error.moved(at)),

@@ -116,7 +116,8 @@ impl Term {
             Term::Test(test) => {
                 let (pointer, bytes) = test.place.clone();
                 let is_tested = test.predicate.is_test_for_missing();
-                reads.paths.push(PathUse { path: test.var.clone(), pointer, bytes: Some(bytes), is_tested });
+                let (path, bytes) = (test.var.clone(), Some(bytes));
+                reads.paths.push(PathUse { path, pointer, bytes, is_tested, is_key: false });
                 if let Predicate::Equals(operand) | Predicate::In(operand) | Predicate::Order(_, operand) =
                     &test.predicate
                 {

@@ -30,7 +30,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     filter(
         &["hmac"],
         "text | hmac(key, algorithm='sha256', encoding='hex')",
-        "Gives the authentication code of a text (RFC 2104). The algorithm is `sha256` or `sha512`, the encoding as for `sha256`. A key in the flow's text is an error.",
+        "Gives the authentication code of a text (RFC 2104). The algorithm is `sha256` or `sha512`, the encoding as for `sha256`. A key in the expression itself is an error; one that the check finds as a text in a var, a default or the input of a node is a warning.",
         ("'a' | hmac(key)", "\"5b17f924603153a0e8c37c5efdd7ab5dba6c7482e28a0fab429fefa717f8f7de\""),
     ),
     filter(
@@ -63,7 +63,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     filter(
         &["urlparts"],
         "text | urlparts",
-        "Splits a URL. Parts that it lacks are null, and the query is an object.",
+        "Splits a URL. Parts that it lacks are null. The query is an object; a name that occurs again has the list of its values.",
         (
             "'https://example.com/a?b=1' | urlparts",
             r#"{"scheme":"https","user":null,"host":"example.com","port":null,"path":"/a","query":{"b":"1"},"fragment":null}"#,

@@ -55,7 +55,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     filter(
         &["money"],
         "x | money(currency, point='.', group=',')",
-        "Writes an amount with the digits of its currency (ISO 4217), rounded like `round`, and the currency.",
+        "Writes an amount with the digits of its active currency (ISO 4217), rounded like `round`, and the currency's code.",
         ("1234.5 | money('EUR')", r#""1,234.50 EUR""#),
     ),
     filter(

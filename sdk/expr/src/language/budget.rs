@@ -4,6 +4,9 @@ use minijinja::{Error, ErrorKind, State, Value, value::ValueKind};
 
 use crate::{allowance, limits};
 
+/// The message about an expression above [`limits::WORK`].
+pub(super) const TOO_MUCH_WORK: &str = "the expression does too much work";
+
 /// The work of the filters in this evaluation so far, in units of [`limits::WORK`].
 struct WorkDone(usize);
 
@@ -13,7 +16,7 @@ pub(super) fn charge(state: &mut State<'_, '_>, amount: usize) -> Result<(), Err
     let spent = state.get_or_insert_extension(WorkDone(0));
     spent.0 = spent.0.saturating_add(amount);
     if spent.0 > limits::WORK {
-        return Err(Error::new(ErrorKind::OutOfFuel, "the expression does too much work"));
+        return Err(Error::new(ErrorKind::OutOfFuel, TOO_MUCH_WORK));
     }
     match allowance::spend(amount as u64) {
         true => Ok(()),

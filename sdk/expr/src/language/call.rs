@@ -1,10 +1,14 @@
 //! Calls of functions with many kinds of arguments. MiniJinja makes several kilobytes of code for each kind of function, and
 //! the packs contain all of it. Here all functions have one kind, and take their arguments one by one.
 
+use std::any::type_name;
+
 use minijinja::{
     Error, ErrorKind, State, Value,
     value::{ArgType, Kwargs, Rest, ValueOrKwargs, from_args},
 };
+
+use super::operands::WrongArgument;
 
 /// The arguments of a call.
 pub(super) struct Arguments {
@@ -13,10 +17,13 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// Returns the argument at a position. An optional one may be missing.
+    /// Returns the argument at a position; position 0 has the operand of a filter. An optional one may be missing.
     pub(super) fn get<'a, T: ArgType<'a, Output = T>>(&'a self, at: usize) -> Result<T, Error> {
-        let (value,) = from_args::<(T,)>(self.values.get(at..=at).unwrap_or_default())?;
-        Ok(value)
+        match from_args::<(T,)>(self.values.get(at..=at).unwrap_or_default()) {
+            Ok((value,)) => Ok(value),
+            Err(error) if at == 0 => Err(error),
+            Err(_) => Err(WrongArgument::error(Ok(at), type_name::<T>(), self.values.get(at))),
+        }
     }
 
     /// Returns the arguments with names.

@@ -3,18 +3,17 @@
 //! Nothing here depends on the machine: neither on its clock and time zone, nor on its language.
 
 mod duration;
+mod instant;
 mod moment;
 mod pattern;
 mod zones;
 
-use jiff_core::{
-    Timestamp,
-    civil::{Date, DateTime, days_in_month},
-};
+use jiff_core::civil::{Date, DateTime, days_in_month};
 use minijinja::{Error, State, Value, value::Kwargs};
 
 use self::{
     duration::Duration,
+    instant::Instant,
     moment::{Moment, Zoned, beyond, date_text, zone},
     zones::Zone,
 };
@@ -23,7 +22,7 @@ use crate::Json;
 
 /// Writes an instant as RFC 3339 has it, in UTC, from milliseconds since 1970. Returns `None` for years after 9999.
 pub fn instant_text(milliseconds: u64) -> Option<String> {
-    let instant = Timestamp::from_millisecond(i64::try_from(milliseconds).ok()?).ok()?;
+    let instant = Instant::from_nanosecond(i128::from(milliseconds) * NANOSECONDS_PER_MILLISECOND)?;
     Zoned { instant, zone: Zone::UTC }.to_text("now").ok()
 }
 
@@ -39,12 +38,12 @@ pub fn instant_milliseconds(value: &Json) -> Result<i64, String> {
     let moment = text().or_else(|| value.as_u64().map(Value::from)).and_then(read);
     let moment =
         moment.ok_or("an instant has a date, a time and an offset, such as `2026-11-26T10:00:00+01:00` or `…Z`")?;
-    let zoned = moment.at(NAME, None).map_err(|_| "the instant is not in the years 0 to 9999")?;
-    let late = i64::from(zoned.instant.subsec_nanosecond() % 1_000_000 > 0);
-    Ok(zoned.instant.as_millisecond() + late)
+    let nanoseconds = moment.at(None).instant.as_nanosecond() + NANOSECONDS_PER_MILLISECOND - 1;
+    i64::try_from(nanoseconds.div_euclid(NANOSECONDS_PER_MILLISECOND)).map_err(|error| error.to_string())
 }
 
 const NANOSECONDS_PER_SECOND: i128 = 1_000_000_000;
+const NANOSECONDS_PER_MILLISECOND: i128 = 1_000_000;
 
 /// `x | dateparse(format, zone)`: reads a text by a format, and gives the instant.
 pub(super) fn parse(
@@ -63,7 +62,7 @@ pub(super) fn parse(
         (Some(_), None) => return Err(invalid(format!("`{NAME}` needs a text for a format, not {}", kind(value)))),
         (None, _) => Moment::read(NAME, value)?,
     };
-    moment.at(NAME, zone)?.to_text(NAME)
+    moment.at(zone).to_text(NAME)
 }
 
 /// `x | dateformat(format, zone)`: writes a date by a format.
@@ -78,7 +77,7 @@ pub(super) fn format(
     let zone = zone(state, argument(zone_name, &options, "zone")?)?;
     options.assert_all_used()?;
     let moment = Moment::read(NAME, value)?;
-    pattern::write(NAME, &moment.at(NAME, zone)?, format)
+    pattern::write(NAME, &moment.at(zone), format)
 }
 
 /// `x | dateadd(duration, zone)`: adds a duration: first its months and days by the calendar of the zone, then its time.
@@ -96,16 +95,17 @@ pub(super) fn add(
     if moment.is_date && duration.nanoseconds == 0 {
         return date_text(NAME, moved(moment.local.date(), &duration).ok_or_else(|| beyond(NAME))?);
     }
-    let start = moment.at(NAME, zone)?;
-    let local = start.local();
+    let start = moment.at(zone);
+    let local = start.local(NAME)?;
     let instant = match (duration.months, duration.days) {
         (0, 0) => start.instant,
         _ => {
             let date = moved(local.date(), &duration).ok_or_else(|| beyond(NAME))?;
-            Zoned::from_local(NAME, DateTime::from_parts(date, local.time()), start.zone.clone())?.instant
+            Zoned::from_local(DateTime::from_parts(date, local.time()), start.zone.clone()).instant
         }
     };
-    let instant = add_nanoseconds(instant, duration.nanoseconds).ok_or_else(|| beyond(NAME))?;
+    let sum = instant.as_nanosecond().checked_add(duration.nanoseconds);
+    let instant = sum.and_then(Instant::from_nanosecond).ok_or_else(|| beyond(NAME))?;
     Zoned { instant, zone: start.zone }.to_text(NAME)
 }
 
@@ -116,13 +116,6 @@ fn moved(date: Date, duration: &Duration) -> Option<Date> {
     let month = i8::try_from(months.rem_euclid(12) + 1).ok()?;
     let date = Date::new(year, month, date.day().min(days_in_month(year, month))).ok()?;
     date.checked_add(i32::try_from(duration.days).ok()?).ok().filter(|date| date.year() >= 0)
-}
-
-fn add_nanoseconds(instant: Timestamp, nanoseconds: i128) -> Option<Timestamp> {
-    let total = instant.as_nanosecond().checked_add(nanoseconds)?;
-    let seconds = i64::try_from(total.div_euclid(NANOSECONDS_PER_SECOND)).ok()?;
-    let rest = i32::try_from(total.rem_euclid(NANOSECONDS_PER_SECOND)).ok()?;
-    Timestamp::from_second(seconds).ok()?.checked_add(0, rest).ok()
 }
 
 /// `x | datediff(other, unit, zone)`: the time from `other` to `x`. Seconds, minutes and hours are exact; days, weeks,
@@ -136,17 +129,17 @@ pub(super) fn difference(
 ) -> Result<Value, Error> {
     const NAME: &str = "datediff";
     let unit = argument(unit, &options, "unit")?.unwrap_or("seconds");
-    let zone = zone(state, options.get("zone")?)?;
+    let zone = zone(state, argument(None, &options, "zone")?)?;
     options.assert_all_used()?;
     let (value, other) = (Moment::read(NAME, value)?, Moment::read(NAME, other)?);
-    let other = other.at(NAME, zone.clone())?;
-    let value = value.at(NAME, zone)?;
+    let other = other.at(zone.clone());
+    let value = value.at(zone);
     if let Some(length) = exact_unit(unit) {
         return Ok(quotient(value.instant.as_nanosecond() - other.instant.as_nanosecond(), length));
     }
     // Both times are on the clocks of one place.
-    let local = |moment: &Zoned| moment.instant.to_datetime(value.zone.offset(moment.instant));
-    let (from, to) = (local(&other), local(&value));
+    let local = |instant| Zoned { instant, zone: value.zone.clone() }.local(NAME);
+    let (from, to) = (local(other.instant)?, local(value.instant)?);
     let (from, to, sign) = if from <= to { (from, to, 1) } else { (to, from, -1) };
     let days = from.date().until(to.date());
     let days = i64::from(days - i32::from(from.time() > to.time()));
@@ -160,7 +153,7 @@ pub(super) fn difference(
         "weeks" => days / 7,
         "months" => months,
         "years" => months / 12,
-        _ => return Err(unknown_unit(NAME, "`seconds`, `minutes`, `hours`, `days`, `weeks`, `months` or `years`")),
+        _ => return Err(unknown_unit(NAME)),
     };
     Ok(Value::from(sign * count))
 }
@@ -168,7 +161,7 @@ pub(super) fn difference(
 /// Returns the length of an exact unit in nanoseconds.
 fn exact_unit(unit: &str) -> Option<i128> {
     Some(match unit {
-        "milliseconds" => NANOSECONDS_PER_SECOND / 1_000,
+        "milliseconds" => NANOSECONDS_PER_MILLISECOND,
         "seconds" => NANOSECONDS_PER_SECOND,
         "minutes" => 60 * NANOSECONDS_PER_SECOND,
         "hours" => 3_600 * NANOSECONDS_PER_SECOND,
@@ -184,8 +177,45 @@ fn quotient(nanoseconds: i128, length: i128) -> Value {
     }
 }
 
-fn unknown_unit(name: &str, known: &str) -> Error {
-    invalid(format!("`{name}` needs the unit {known}"))
+/// The units of each function.
+const UNITS: [(&str, &[&str]); 3] = [
+    ("datediff", &["milliseconds", "seconds", "minutes", "hours", "days", "weeks", "months", "years"]),
+    ("datestart", &["year", "quarter", "month", "week", "day", "hour", "minute"]),
+    ("duration", &["milliseconds", "seconds", "minutes", "hours", "days"]),
+];
+
+fn units(name: &str) -> &'static [&'static str] {
+    UNITS.iter().find(|(function, _)| *function == name).map_or(&[], |(_, units)| units)
+}
+
+fn unknown_unit(name: &str) -> Error {
+    let (last, others) = units(name).split_last().unwrap_or((&"", &[]));
+    invalid(format!("`{name}` needs the unit `{}` or `{last}`", others.join("`, `")))
+}
+
+/// Returns an error if a function does not know a unit.
+pub(super) fn check_unit(name: &str, unit: &str) -> Result<(), Error> {
+    if units(name).contains(&unit) { Ok(()) } else { Err(unknown_unit(name)) }
+}
+
+/// Returns an error for a text that is no duration.
+pub(super) fn check_duration(name: &str, duration: &str) -> Result<(), Error> {
+    Duration::read(name, duration).map(|_| ())
+}
+
+/// Returns an error for an unknown time zone.
+pub(super) fn check_zone(_: &str, zone: &str) -> Result<(), Error> {
+    zones::check(zone)
+}
+
+/// Returns an error for a format with which `dateformat` cannot write.
+pub(super) fn check_written_format(name: &str, format: &str) -> Result<(), Error> {
+    pattern::write(name, &Zoned { instant: Instant::from_second(0), zone: Zone::UTC }, format).map(|_| ())
+}
+
+/// Returns an error for a format with which `dateparse` cannot read.
+pub(super) fn check_read_format(name: &str, format: &str) -> Result<(), Error> {
+    pattern::check(name, format)
 }
 
 /// `x | datestart(unit, zone)`: the beginning of the year, month, week or the like that a date is in.
@@ -201,8 +231,9 @@ pub(super) fn start(
     options.assert_all_used()?;
     let moment = Moment::read(NAME, value)?;
     // A date without a time has the same beginnings in every zone.
-    let zoned = moment.at(NAME, zone.filter(|_| !moment.is_date))?;
-    let (date, time) = (zoned.local().date(), zoned.local().time());
+    let zoned = moment.at(zone.filter(|_| !moment.is_date));
+    let local = zoned.local(NAME)?;
+    let (date, time) = (local.date(), local.time());
     let start = match unit {
         "year" => date.first_of_year().at(0, 0, 0, 0),
         "quarter" => {
@@ -216,19 +247,17 @@ pub(super) fn start(
         "day" => date.at(0, 0, 0, 0),
         "hour" => date.at(time.hour(), 0, 0, 0),
         "minute" => date.at(time.hour(), time.minute(), 0, 0),
-        _ => {
-            return Err(unknown_unit(NAME, "`year`, `quarter`, `month`, `week`, `day`, `hour` or `minute`"));
-        }
+        _ => return Err(unknown_unit(NAME)),
     };
     if moment.is_date {
         return date_text(NAME, start.date());
     }
     // An hour that occurs twice begins in the time that `x` is in.
     let offset = zoned.offset();
-    let own = start.to_timestamp(offset).ok().filter(|own| zoned.zone.offset(*own) == offset);
-    match own {
-        Some(instant) => Zoned { instant, zone: zoned.zone }.to_text(NAME),
-        None => Zoned::from_local(NAME, start, zoned.zone)?.to_text(NAME),
+    let own = Instant::from_local(start, offset);
+    match zoned.zone.offset(own) == offset {
+        true => Zoned { instant: own, zone: zoned.zone }.to_text(NAME),
+        false => Zoned::from_local(start, zoned.zone).to_text(NAME),
     }
 }
 
@@ -243,7 +272,7 @@ pub(super) fn duration(value: &str, unit: Option<&str>, options: Kwargs) -> Resu
         "days" => Some(86_400 * NANOSECONDS_PER_SECOND),
         unit => exact_unit(unit),
     };
-    let length = length.ok_or_else(|| unknown_unit(NAME, "`milliseconds`, `seconds`, `minutes`, `hours` or `days`"))?;
+    let length = length.ok_or_else(|| unknown_unit(NAME))?;
     Ok(quotient(exact, length))
 }
 

@@ -27,6 +27,11 @@ pub(super) enum Rounding {
     Down,
 }
 
+/// Returns an error if a method of rounding is not known.
+pub(super) fn check_method(name: &str, method: &str) -> Result<(), Error> {
+    Rounding::read(name, Some(method)).map(|_| ())
+}
+
 impl Rounding {
     fn read(name: &str, method: Option<&str>) -> Result<Rounding, Error> {
         Ok(match method.unwrap_or("common") {

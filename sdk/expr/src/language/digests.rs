@@ -37,11 +37,24 @@ pub(super) fn hmac(
     if key.is_empty() {
         return Err(invalid("`hmac` needs a key that is not empty".to_owned()));
     }
+    check_algorithm("hmac", algorithm)?;
     match algorithm {
-        "sha256" => encode("hmac", &code::<Hmac<Sha256>>(key, value)?, encoding),
         "sha512" => encode("hmac", &code::<Hmac<Sha512>>(key, value)?, encoding),
-        _ => Err(invalid("`hmac` needs the algorithm `sha256` or `sha512`".to_owned())),
+        _ => encode("hmac", &code::<Hmac<Sha256>>(key, value)?, encoding),
     }
+}
+
+/// Returns an error if `hmac` does not know an algorithm.
+pub(super) fn check_algorithm(name: &str, algorithm: &str) -> Result<(), Error> {
+    match algorithm {
+        "sha256" | "sha512" => Ok(()),
+        _ => Err(invalid(format!("`{name}` needs the algorithm `sha256` or `sha512`"))),
+    }
+}
+
+/// Returns an error if no digest has an encoding.
+pub(super) fn check_encoding(name: &str, encoding: &str) -> Result<(), Error> {
+    encode(name, &[], Some(encoding)).map(|_| ())
 }
 
 fn code<M: Mac + KeyInit>(key: &str, text: &str) -> Result<Vec<u8>, Error> {

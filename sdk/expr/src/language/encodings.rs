@@ -5,6 +5,7 @@ use base64::{
     alphabet::{STANDARD, URL_SAFE},
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
+use indexmap::IndexMap;
 use minijinja::{Error, Value, value::Kwargs};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
@@ -90,7 +91,7 @@ pub(super) fn url_decode(value: &str) -> Result<String, Error> {
 }
 
 /// `x | urlparts`: the parts of a URL (RFC 3986), as they are written. A part that is not there is null. The query is an
-/// object of decoded texts; a key that occurs again is an error.
+/// object of decoded texts; a key that occurs again has the list of its texts.
 pub(super) fn url_parts(value: &str) -> Result<Value, Error> {
     let wrong = |problem: &str| invalid(format!("`urlparts`: {problem}"));
     if value.contains(|sign: char| sign.is_whitespace() || sign.is_control()) {
@@ -143,20 +144,20 @@ fn split_once(text: &str, sign: char) -> (&str, Option<&str>) {
 
 /// Returns the parameters of a query as an object. In a query, `+` stands for a space.
 fn query_members(query: &str) -> Result<Json, Error> {
-    let mut members = crate::json::Object::default();
+    let mut values: IndexMap<String, Vec<Json>> = IndexMap::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         let decode = |text: &str| {
             let decoded = percent_decode_str(&text.replace('+', " ")).decode_utf8().map(String::from);
             decoded.map_err(|_| not_utf8("urlparts"))
         };
-        let key = decode(key)?;
-        if members.contains_key(key.as_str()) {
-            return Err(invalid(format!("`urlparts`: the query has `{key}` twice")));
-        }
-        members.insert(key.into(), Json::from(decode(value)?));
+        values.entry(decode(key)?).or_default().push(Json::from(decode(value)?));
     }
-    Ok(Json::Object(members.into()))
+    let member = |(key, mut texts): (String, Vec<Json>)| {
+        let value = if texts.len() > 1 { Json::array(texts) } else { texts.pop().unwrap_or_default() };
+        (key, value)
+    };
+    Ok(Json::object(values.into_iter().map(member)))
 }
 
 fn to_text(name: &str, bytes: Vec<u8>) -> Result<String, Error> {

@@ -9,15 +9,15 @@ use minijinja::{
 
 use super::{
     arithmetic,
-    budget::charge,
+    budget::{TOO_MUCH_WORK, charge},
     lists::as_list,
     lookup::{Missing, check_attribute},
     names,
-    operands::{argument, invalid, is_null, kind, missing, push_value, too_long},
+    operands::{WrongArgument, argument, invalid, is_null, kind, missing, push_value, too_long},
     text::{TextTooLong, push_compact, push_str},
     values::{FileMisuse, check_part, file_misuse, from_value, is_file, to_value},
 };
-use crate::{file::not_usable_message, json::Json, limits, pattern::Pattern};
+use crate::{file::not_usable_message, functions::functions_named, json::Json, limits, pattern::Pattern};
 
 /// `x | required`: fails if `x` is missing or null. The canonical form passes the expression's source as the second
 /// argument and `false` as the third. If the third argument is true, as in references of the steps dialect, null is
@@ -245,7 +245,7 @@ pub(super) fn metered(
 ) -> impl Fn(&mut State<'_, '_>, Rest<ValueOrKwargs>) -> Result<Value, Error> + Send + Sync + 'static {
     move |state, arguments| {
         let arguments = arguments.into_values();
-        charge(state, super::budget::cost(&arguments))?;
+        charge(state, super::budget::cost(&arguments)).map_err(|error| with_work_of(error, name))?;
         if !takes_files {
             check_files(name, &arguments)?;
         }
@@ -260,23 +260,50 @@ pub(super) fn metered(
 
 /// Adds to an error the name of the filter or test, and the type of its operand. If the operand is null, replaces
 /// the message. Leaves an error unchanged if its message already names the filter, the test or the missing value,
-/// if it comes from an operator, or if it is about too much work.
+/// if it comes from an operator, or if it is about the work of all expressions together.
 fn with_filter_name(error: Error, name: &str, operand: &Value, lacks_argument: bool) -> Error {
     let source = error::Error::source(&error);
     let is_told =
         source.is_some_and(|source| source.is::<FileMisuse>() || source.is::<Missing>() || source.is::<Required>());
     let is_operator = names::OPERATORS.iter().any(|(operator, _)| *operator == name);
     if is_told || is_operator || error.kind() == ErrorKind::OutOfFuel {
-        return error;
+        return with_work_of(error, name);
     }
+    let function = functions_named(name).next();
+    let write = || function.map_or(String::new(), |function| format!(": write `{}`", function.signature));
+    let wrong = source.and_then(|source| source.downcast_ref::<WrongArgument>());
+    let wrong = wrong.map(|wrong| wrong.describe(name, function));
     let detail = error.detail().map_or_else(|| error.kind().to_string(), without_type_names);
     match (is_null(operand), lacks_argument) {
         (true, _) => missing(no_null(name)),
+        _ if wrong.is_some() => wrong.unwrap_or(error),
         // Messages of this crate already name their subject.
         _ if detail.contains('`') => error,
+        _ if error.kind() == ErrorKind::MissingArgument && error.detail().is_none() => {
+            invalid(format!("`{name}` lacks an argument{}", write()))
+        }
+        _ if error.kind() == ErrorKind::TooManyArguments && error.detail().is_none() => {
+            invalid(format!("`{name}` has too many arguments{}", write()))
+        }
+        // The operand is a text, so the error is about an argument.
+        (false, false) if detail == "value is not a string" && operand.as_str().is_some() => {
+            invalid(format!("`{name}` has an argument that is not a text{}", write()))
+        }
+        (false, false) if detail == "value is not a string" => {
+            invalid(format!("`{name}` needs a text, not {}", kind(operand)))
+        }
         (false, true) => missing(format!("`{name}` fails on {}: {detail}", kind(operand))),
         (false, false) => invalid(format!("`{name}` fails on {}: {detail}", kind(operand))),
     }
+}
+
+/// Names the filter or test in an error about too much work of this expression. Leaves any other error unchanged.
+fn with_work_of(error: Error, name: &str) -> Error {
+    let is_named = !name.starts_with('_') && error.kind() == ErrorKind::OutOfFuel;
+    if is_named && error.detail() == Some(TOO_MUCH_WORK) {
+        return Error::new(ErrorKind::OutOfFuel, format!("`{name}` does too much work"));
+    }
+    error
 }
 
 /// Returns a message of MiniJinja about an argument without the names of Rust's types.

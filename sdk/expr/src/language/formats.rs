@@ -7,18 +7,22 @@ use super::{
     operands::{argument, invalid, too_long},
     text::push_str,
 };
+use crate::{path::shorten, suggest::did_you_mean};
 
-/// Digits behind the point of the currencies that do not have 2 (ISO 4217).
-const CURRENCY_DIGITS: [(i64, &[&str]); 3] = [
+/// The codes of the active currencies that have digits behind the point, by the number of these digits (ISO 4217).
+const CURRENCIES: [(i64, &str); 4] = [
+    (0, "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF"),
     (
-        0,
-        &[
-            "BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF", "UGX", "UYI", "VND", "VUV", "XAF",
-            "XOF", "XPF",
-        ],
+        2,
+        "AED AFN ALL AMD AOA ARS AUD AWG AZN BAM BBD BDT BMD BND BOB BOV BRL BSD BTN BWP BYN BZD CAD CDF CHE CHF CHW \
+         CNY COP COU CRC CUP CVE CZK DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS GIP GMD GTQ GYD HKD HNL HTG HUF \
+         IDR ILS INR IRR JMD KES KGS KHR KPW KYD KZT LAK LBP LKR LRD LSL MAD MDL MGA MKD MMK MNT MOP MRU MUR MVR MWK \
+         MXN MXV MYR MZN NAD NGN NIO NOK NPR NZD PAB PEN PGK PHP PKR PLN QAR RON RSD RUB SAR SBD SCR SDG SEK SGD SHP \
+         SLE SOS SRD SSP STN SVC SYP SZL THB TJS TMT TOP TRY TTD TWD TZS UAH USD USN UYU UZS VED VES WST XAD XCD XCG \
+         YER ZAR ZMW ZWG",
     ),
-    (3, &["BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"]),
-    (4, &["CLF", "UYW"]),
+    (3, "BHD IQD JOD KWD LYD OMR TND"),
+    (4, "CLF UYW"),
 ];
 
 /// `x | numberformat(digits, point, group)`: a number with a fixed number of decimal digits, rounded like `round`, and
@@ -48,12 +52,22 @@ pub(super) fn money(
     let point = argument(point, &options, "point")?.unwrap_or(".");
     let group = argument(group, &options, "group")?.unwrap_or(",");
     options.assert_all_used()?;
-    if currency.len() != 3 || !currency.bytes().all(|letter| letter.is_ascii_uppercase()) {
-        return Err(invalid("`money` needs the code of a currency (ISO 4217), such as `EUR`".to_owned()));
-    }
-    let known = CURRENCY_DIGITS.iter().find(|(_, codes)| codes.contains(&currency));
-    let amount = write("money", &value, Some(known.map_or(2, |(digits, _)| *digits)), point, group)?;
+    let digits = currency_digits(currency).map_err(invalid)?;
+    let amount = write("money", &value, Some(digits), point, group)?;
     Ok(format!("{amount} {currency}"))
+}
+
+/// Returns the digits behind the point of a currency. The error is a sentence.
+pub(super) fn currency_digits(currency: &str) -> Result<i64, String> {
+    let codes = || CURRENCIES.iter().flat_map(|(digits, codes)| codes.split(' ').map(move |code| (code, *digits)));
+    if let Some((_, digits)) = codes().find(|(code, _)| *code == currency) {
+        return Ok(digits);
+    }
+    // The codes with X in front are unlike each other: those of metals and of tests have no digits at all.
+    let names = codes().map(|(code, _)| code).filter(|_| !currency.starts_with('X'));
+    let hint = did_you_mean(currency, names)
+        .unwrap_or_else(|| "write the code of an active currency (ISO 4217), such as `EUR`".to_owned());
+    Err(format!("`money` does not know the currency `{}`: {hint}", shorten(currency)))
 }
 
 fn write(name: &str, value: &Value, digits: Option<i64>, point: &str, group: &str) -> Result<String, Error> {

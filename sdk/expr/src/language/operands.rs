@@ -1,5 +1,7 @@
 //! Helpers of operators and filters: types of values, their texts, and errors about them.
 
+use std::{any::type_name, error, fmt};
+
 use minijinja::{
     Error, ErrorKind, State, Value,
     value::{ArgType, Kwargs, ValueKind},
@@ -10,6 +12,7 @@ use super::{
     text::{TextTooLong, push_json, push_str},
     values::{file_misuse, from_value, is_file},
 };
+use crate::functions::Function;
 
 /// Returns the type of a value for messages.
 pub(super) fn kind(value: &Value) -> &'static str {
@@ -37,9 +40,61 @@ pub(super) fn argument<'a, T: ArgType<'a, Output = T>>(
 ) -> Result<Option<T>, Error> {
     match positional {
         Some(value) => Ok(Some(value)),
-        None => options.get::<Option<T>>(name),
+        None => options.get::<Option<T>>(name).map_err(|_| {
+            let value = options.peek::<Value>(name).unwrap_or_default();
+            WrongArgument::error(Err(name.to_owned()), type_name::<T>(), Some(&value))
+        }),
     }
 }
+
+/// The source of an error about an argument whose value has a wrong type, or that is missing.
+#[derive(Debug)]
+pub(super) struct WrongArgument {
+    /// The position behind the operand, from 1 on, or the name.
+    which: Result<usize, String>,
+    wanted: &'static str,
+    /// The type of the value; `None` if there is none.
+    found: Option<&'static str>,
+}
+
+impl WrongArgument {
+    /// Creates the error about an argument. `wanted` is the name of the type in Rust.
+    pub(super) fn error(which: Result<usize, String>, wanted: &str, value: Option<&Value>) -> Error {
+        const TYPES: [(&str, &str); 6] = [
+            ("str", "a text"),
+            ("bool", "a boolean"),
+            ("f64", "a number"),
+            ("i64", "a whole number"),
+            ("usize", "a whole number of at least 0"),
+            ("u64", "a whole number of at least 0"),
+        ];
+        let wanted = TYPES.iter().find(|(of_rust, _)| wanted.contains(of_rust)).map_or("a value", |(_, plain)| plain);
+        invalid(String::new()).with_source(WrongArgument { which, wanted, found: value.map(kind) })
+    }
+
+    /// Describes the error for a function of the table.
+    pub(super) fn describe(&self, name: &str, function: Option<&Function>) -> Error {
+        let argument = match &self.which {
+            Ok(at) => function.and_then(|function| function.argument(*at)).unwrap_or("argument"),
+            Err(name) => name,
+        };
+        let message = format!("`{name}` needs {} as `{argument}`", self.wanted);
+        match (self.found, function) {
+            (Some("null"), _) => missing(format!("{message}, not null")),
+            (Some(found), _) => invalid(format!("{message}, not {found}")),
+            (None, Some(function)) => invalid(format!("{message}: write `{}`", function.signature)),
+            (None, None) => invalid(message),
+        }
+    }
+}
+
+impl fmt::Display for WrongArgument {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an argument has a wrong type")
+    }
+}
+
+impl error::Error for WrongArgument {}
 
 /// `a ~ b`: joins two values as texts.
 pub(super) fn concat(state: &mut State<'_, '_>, left: Value, right: Value) -> Result<String, Error> {

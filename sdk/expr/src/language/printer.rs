@@ -39,13 +39,15 @@ pub(crate) struct Read {
     pub(crate) place: Range<usize>,
     /// True if the value may be missing because the expression only tests whether it exists.
     pub(crate) is_tested: bool,
+    /// True if the value may be the key of `hmac`.
+    pub(crate) is_key: bool,
 }
 
 impl Read {
     /// Returns the path and its position in the text at a JSON Pointer.
     pub(crate) fn at(&self, pointer: &str) -> PathUse {
         let (path, bytes) = (self.path.clone(), Some(self.place.clone()));
-        PathUse { path, pointer: pointer.to_owned(), bytes, is_tested: self.is_tested }
+        PathUse { path, pointer: pointer.to_owned(), bytes, is_tested: self.is_tested, is_key: self.is_key }
     }
 }
 
@@ -110,7 +112,8 @@ impl<'s> Printer<'s> {
         if path.is_none()
             && let Some(path) = items::path_of(expr)
         {
-            self.item_paths.push(Read { path, place: self.place(expr), is_tested: usage == Use::Tested });
+            let (place, is_tested) = (self.place(expr), usage == Use::Tested);
+            self.item_paths.push(Read { path, place, is_tested, is_key: false });
         }
         let is_output = is_output(expr);
         let number = match usage {
@@ -126,7 +129,7 @@ impl<'s> Printer<'s> {
         let (path, place) = static_path(expr)?;
         let place = self.at + place.start..self.at + place.end;
         let _ = write!(self.printed, "{path}");
-        self.reads.push(Read { path: path.clone(), place, is_tested });
+        self.reads.push(Read { path: path.clone(), place, is_tested, is_key: false });
         Some(path)
     }
 
@@ -314,7 +317,8 @@ impl<'s> Printer<'s> {
         self.operand_for(operand, Precedence::Filtered, if is_tested { Use::Tested } else { Use::Needed });
         if let Some((paths, argument, is_tested)) = items::attributes(filter) {
             let place = self.place(argument);
-            self.item_paths.extend(paths.into_iter().map(|path| Read { path, place: place.clone(), is_tested }));
+            let read = |path| Read { path, place: place.clone(), is_tested, is_key: false };
+            self.item_paths.extend(paths.into_iter().map(read));
         }
         self.check_name("filter", filter.name, operand, names::filters());
         let _ = write!(self.printed, "|{}", filter.name);
@@ -330,50 +334,7 @@ impl<'s> Printer<'s> {
             return self.default(other, usage);
         }
         self.arguments(&filter.args);
-        self.check_applied(filter);
-        match (filter.name, filter.args.first()) {
-            ("hmac", Some(CallArg::Pos(key) | CallArg::Kwarg("key", key))) => self.check_key(key),
-            (name, Some(CallArg::Pos(pattern))) if name.starts_with("regex") => self.check_pattern(operand, pattern),
-            _ => {}
-        }
-    }
-
-    /// Checks that the key of `hmac` reads a value, since a key that the expression computes alone is no secret.
-    fn check_key(&mut self, key: &Expr<'_>) {
-        let place = self.place(key);
-        if !self.reads.iter().any(|read| place.contains(&read.place.start)) {
-            let hint = "every reader of the flow knows it: take the key from an input, such as `flow.input.key`";
-            self.errors.push(ExprError::new("the key of `hmac` is written in the flow").hint(hint).at(place));
-        }
-    }
-
-    /// Checks the name of the filter or test that a filter such as `map` applies to each item, if the expression has it as a
-    /// text.
-    fn check_applied(&mut self, filter: &Filter<'_>) {
-        let (what, at) = match filter.name {
-            "map" => ("filter", 0),
-            "reject" | "select" => ("test", 0),
-            "rejectattr" | "selectattr" => ("test", 1),
-            _ => return,
-        };
-        let Some(CallArg::Pos(argument)) = filter.args.get(at) else { return };
-        let known: Vec<_> = if what == "filter" { names::filters().collect() } else { names::tests().collect() };
-        let Expr::Const(name) = argument else { return };
-        let name = name.value.as_str().unwrap_or_default();
-        if name.is_empty() || known.contains(&name) {
-            return;
-        }
-        let error = unknown_name(what, name, known.into_iter());
-        self.errors.push(error.at(self.place(argument)));
-    }
-
-    /// Checks a regular expression that is written in the expression. `operand` is the searched value.
-    fn check_pattern(&mut self, operand: &Expr<'_>, pattern: &Expr<'_>) {
-        let Expr::Const(pattern) = pattern else { return };
-        if let Err(message) = crate::pattern::Pattern::new(pattern.value.as_str().unwrap_or_default()) {
-            let place = self.place(operand);
-            self.errors.push(ExprError::new(message).at(place.start..self.at + self.source.len()));
-        }
+        self.check_arguments(filter, operand);
     }
 
     /// Prints a lookup that is the argument of `default`. It must have a value only where `default` returns the value.

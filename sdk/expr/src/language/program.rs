@@ -5,6 +5,7 @@ use std::{error, ops::Range, slice, sync::Arc};
 use minijinja::{Error, ErrorKind, Value, machinery::parse_expr};
 
 use super::{
+    budget::TOO_MUCH_WORK,
     environment::ENVIRONMENT,
     filters::Required,
     lookup::Missing,
@@ -87,7 +88,7 @@ impl PartialEq for Expression {
 impl Expression {
     /// Creates an expression that is a root.
     pub(crate) fn from_root(name: &str) -> Expression {
-        Expression(Kind::Path(Read { path: Path::new(name, []), place: 0..0, is_tested: false }))
+        Expression(Kind::Path(Read { path: Path::new(name, []), place: 0..0, is_tested: false, is_key: false }))
     }
 
     /// Compiles an expression that starts at byte `at` of its text.
@@ -105,6 +106,7 @@ impl Expression {
                 path,
                 place: at + place.start..at + place.end,
                 is_tested: false,
+                is_key: false,
             })));
         }
         let mut printer = Printer::new(source, at);
@@ -240,7 +242,10 @@ impl Program {
             match (source.map(|Missing(number)| number.and_then(|number| self.lookups.get(number))), error.kind()) {
                 (Some(Some(found)), _) => missing(found.what.as_ref().map_err(|source| &**source), &found.place, roots),
                 (Some(None), _) => ExprError::missing(error_message(&error)).hint(ITEMS_HINT).at(self.place.clone()),
-                (None, ErrorKind::OutOfFuel) => ExprError::new(error_message(&error)).at(self.place.clone()),
+                (None, ErrorKind::OutOfFuel) => {
+                    let error = ExprError::new(error_message(&error)).at(self.place.clone());
+                    if error.message == allowance::EXHAUSTED { error } else { error.hint(WORK_HINT) }
+                }
                 (None, kind) => self.evaluation_error(error_message(&error), kind == ErrorKind::UndefinedError, roots),
             }
         })
@@ -288,6 +293,10 @@ fn misuse_error(message: String, reads: &[Read], whole: &Range<usize>, roots: &d
 /// The hint about items of a list that lack an attribute.
 const ITEMS_HINT: &str = "the flow is strict: first keep the items that have it with `| selectattr('…', 'defined')`";
 
+/// The hint about an expression that does too much work. The numbers are [`limits::FUEL`] and [`limits::WORK`].
+const WORK_HINT: &str = "an expression has 100,000 steps and 16 MiB of work, where an item of a list counts as 16 bytes: \
+     work on a part of the value, or use a node such as `data.map` or a script";
+
 /// Maximum number of paths in an error message.
 const MAX_NAMED_PATHS: usize = 3;
 
@@ -305,8 +314,7 @@ fn is_true(value: &Json) -> bool {
 
 fn error_message(error: &Error) -> String {
     match (error.kind(), error.detail()) {
-        (ErrorKind::OutOfFuel, Some(allowance::EXHAUSTED)) => allowance::EXHAUSTED.to_owned(),
-        (ErrorKind::OutOfFuel, _) => "the expression does too much work".to_owned(),
+        (ErrorKind::OutOfFuel, None) => TOO_MUCH_WORK.to_owned(),
         (_, Some(detail)) => detail.to_owned(),
         (kind, None) => kind.to_string(),
     }

@@ -92,10 +92,10 @@ fn below(stream: &mut Stream, limit: Value) -> Result<Value, Error> {
     let whole = limit.is_integer().then(|| limit.as_i64()).flatten();
     match whole.filter(|limit| (1..=MAX_BELOW).contains(limit)) {
         Some(whole) => Ok(Value::from(stream.below(whole.unsigned_abs()))),
-        None if whole.is_none() => {
-            Err(invalid(format!("`random` needs a whole number from 1 to 2^{FRACTION_BITS}, not {}", kind(&limit))))
+        None => {
+            let found = if limit.is_number() { limit.to_string() } else { kind(&limit).to_owned() };
+            Err(invalid(format!("`random` needs a whole number from 1 to 2^{FRACTION_BITS} as `below`, not {found}")))
         }
-        None => Err(invalid(format!("`random` needs a whole number from 1 to 2^{FRACTION_BITS}, not {limit}"))),
     }
 }
 

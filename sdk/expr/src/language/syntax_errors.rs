@@ -244,6 +244,10 @@ pub(super) fn not_callable(callee: &Expr<'_>, arguments: &[CallArg<'_>]) -> Expr
         };
         return ExprError::new(format!("`{name}` does not take these arguments")).hint(help);
     }
+    if let (Expr::Var(_), Some((call, _))) = (callee, names::CALLS.iter().find(|(call, _)| *call == name)) {
+        let found = functions::find(call).map_or("", |function| function.signature);
+        return ExprError::new(format!("`{name}` lacks an argument")).hint(format!("write `{found}`"));
+    }
     let Some(found) = functions::find(name) else {
         return error.hint(functions::without_call(name).unwrap_or(
             "use a filter: `value | name`; `flowcell functions` lists them, and `script.run` does other computations",

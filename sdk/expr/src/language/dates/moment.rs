@@ -1,13 +1,15 @@
 //! Dates and times as texts (RFC 3339), and at a place.
 
 use jiff_core::{
-    Timestamp,
     civil::{Date, DateTime},
     tz::Offset,
 };
 use minijinja::{Error, State, Value};
 
-use super::zones::{Zone, read_offset, write_offset};
+use super::{
+    instant::Instant,
+    zones::{Zone, read_offset, write_offset},
+};
 use crate::language::operands::{invalid, is_null, kind, missing};
 
 /// A date, a local time or an instant, as it is written.
@@ -23,7 +25,7 @@ pub(super) struct Moment {
 
 /// An instant in a zone.
 pub(super) struct Zoned {
-    pub(super) instant: Timestamp,
+    pub(super) instant: Instant,
     pub(super) zone: Zone,
 }
 
@@ -36,11 +38,9 @@ impl Moment {
         }
         if value.is_number() {
             let seconds = if value.is_integer() { i64::try_from(value.clone()).ok() } else { None };
-            let instant = seconds.and_then(|seconds| Timestamp::from_second(seconds).ok());
+            let moment = seconds.and_then(Moment::from_second);
             let problem = "needs a number of whole seconds since 1970 up to the year 9999; divide milliseconds by 1000";
-            let instant = instant.ok_or_else(|| invalid(format!("`{name}` {problem}: `ms // 1000`")))?;
-            let offset = Some(Offset::UTC);
-            return Ok(Moment { local: instant.to_datetime(Offset::UTC), offset, is_date: false });
+            return moment.ok_or_else(|| invalid(format!("`{name}` {problem}: `ms // 1000`")));
         }
         let Some(text) = value.as_str() else {
             return Err(invalid(format!("`{name}` needs a date, not {}", kind(value))));
@@ -51,36 +51,40 @@ impl Moment {
         })
     }
 
+    /// Returns the moment of a number of seconds since 1970; `None` outside of the years 0 to 9999.
+    pub(super) fn from_second(second: i64) -> Option<Moment> {
+        let local = Instant::from_second(second).to_local(Offset::UTC)?;
+        Some(Moment { local, offset: Some(Offset::UTC), is_date: false })
+    }
+
     /// Returns the instant in a zone. Without `zone` it is the offset of the text, or UTC.
-    pub(super) fn at(&self, name: &str, zone: Option<Zone>) -> Result<Zoned, Error> {
+    pub(super) fn at(&self, zone: Option<Zone>) -> Zoned {
         let own = self.offset.map(Zone::Fixed);
         let instant = own.as_ref().or(zone.as_ref()).unwrap_or(&Zone::UTC).instant(self.local);
-        let instant = instant.ok_or_else(|| beyond(name))?;
-        Ok(Zoned { instant, zone: zone.or(own).unwrap_or(Zone::UTC) })
+        Zoned { instant, zone: zone.or(own).unwrap_or(Zone::UTC) }
     }
 }
 
 impl Zoned {
     /// Returns the instant of a local time in the zone.
-    pub(super) fn from_local(name: &str, local: DateTime, zone: Zone) -> Result<Zoned, Error> {
-        let instant = zone.instant(local).ok_or_else(|| beyond(name))?;
-        Ok(Zoned { instant, zone })
+    pub(super) fn from_local(local: DateTime, zone: Zone) -> Zoned {
+        Zoned { instant: zone.instant(local), zone }
     }
 
     pub(super) fn offset(&self) -> Offset {
         self.zone.offset(self.instant)
     }
 
-    /// Returns the time on the clocks of the zone.
-    pub(super) fn local(&self) -> DateTime {
-        self.instant.to_datetime(self.offset())
+    /// Returns the time on the clocks of the zone. `name` is the filter that an error names.
+    pub(super) fn local(&self, name: &str) -> Result<DateTime, Error> {
+        self.instant.to_local(self.offset()).ok_or_else(|| beyond(name))
     }
 
     /// Writes the instant as RFC 3339 has it: with whole minutes of the offset, and without zeros behind the seconds.
     pub(super) fn to_text(&self, name: &str) -> Result<String, Error> {
         let offset = self.offset();
         let whole = Offset::from_seconds(offset.seconds() / 60 * 60).unwrap_or(Offset::UTC);
-        let local = self.instant.to_datetime(whole);
+        let local = self.instant.to_local(whole).ok_or_else(|| beyond(name))?;
         let (date, time) = (date_text(name, local.date())?, local.time());
         let fraction = match time.subsec_nanosecond() {
             0 => String::new(),

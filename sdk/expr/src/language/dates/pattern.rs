@@ -61,7 +61,7 @@ fn unknown(name: &str, directive: &str) -> Error {
 
 /// Writes an instant by a format.
 pub(super) fn write(name: &str, moment: &Zoned, format: &str) -> Result<String, Error> {
-    let local = moment.local();
+    let local = moment.local(name)?;
     let mut text = String::new();
     for part in parts(name, format)? {
         let more = match part {
@@ -152,6 +152,18 @@ struct Fields {
     has_time: bool,
     offset: Option<jiff_core::tz::Offset>,
     seconds: Option<i64>,
+}
+
+/// Returns an error for a format with a directive that cannot be read.
+pub(super) fn check(name: &str, format: &str) -> Result<(), Error> {
+    for part in parts(name, format)? {
+        if let Part::Directive(directive, _) = part
+            && !matches!(directive, "F" | "T" | "R" | "D")
+        {
+            field(&mut Fields::default(), &mut "", directive).ok_or_else(|| unknown(name, directive))?;
+        }
+    }
+    Ok(())
 }
 
 /// Reads a text by a format.
@@ -313,9 +325,7 @@ impl Fields {
     /// Returns the date, or `None` if a part is missing or does not exist.
     fn moment(&self) -> Option<Moment> {
         if let Some(seconds) = self.seconds {
-            let offset = jiff_core::tz::Offset::UTC;
-            let local = jiff_core::Timestamp::from_second(seconds).ok()?.to_datetime(offset);
-            return Some(Moment { local, offset: Some(offset), is_date: false });
+            return Moment::from_second(seconds);
         }
         let year = i16::try_from(self.year?).ok()?;
         let date = match self.day_of_year {

@@ -6,12 +6,12 @@ use std::{
 };
 
 use jiff_core::{
-    Timestamp,
     civil::DateTime,
-    tz::{Offset, tzif::TimeZone},
+    tz::{AmbiguousOffset, Offset, tzif::TimeZone},
 };
 use minijinja::{Error, State};
 
+use super::instant::Instant;
 use crate::{
     language::{budget::charge, operands::invalid},
     limits,
@@ -58,30 +58,39 @@ impl Zone {
     }
 
     /// Returns the offset at an instant.
-    pub(super) fn offset(&self, instant: Timestamp) -> Offset {
+    pub(super) fn offset(&self, instant: Instant) -> Offset {
         match self {
             Zone::Fixed(offset) => *offset,
-            Zone::Named(zone) => zone.to_offset(instant),
+            Zone::Named(zone) => zone.to_offset(instant.for_rules()),
         }
     }
 
     /// Returns the short name at an instant, such as `CET`.
-    pub(super) fn abbreviation(&self, instant: Timestamp) -> String {
+    pub(super) fn abbreviation(&self, instant: Instant) -> String {
         match self {
             Zone::Fixed(Offset::UTC) => "UTC".to_owned(),
             Zone::Fixed(offset) => write_offset(*offset, true),
-            Zone::Named(zone) => zone.to_offset_info(instant).abbreviation().as_str().to_owned(),
+            Zone::Named(zone) => zone.to_offset_info(instant.for_rules()).abbreviation().as_str().to_owned(),
         }
     }
 
     /// Returns the instant of a local time. A local time that occurs twice is the first one. One that the clocks skip
-    /// moves forward by the length of the gap. Returns `None` beyond the years that instants have.
-    pub(super) fn instant(&self, local: DateTime) -> Option<Timestamp> {
-        match self {
-            Zone::Fixed(offset) => local.to_timestamp(*offset).ok(),
-            Zone::Named(zone) => zone.to_ambiguous_timestamp(local).compatible().ok(),
-        }
+    /// moves forward by the length of the gap.
+    pub(super) fn instant(&self, local: DateTime) -> Instant {
+        let offset = match self {
+            Zone::Fixed(offset) => *offset,
+            Zone::Named(zone) => match zone.to_ambiguous_timestamp(local).offset() {
+                AmbiguousOffset::Unambiguous { offset } => offset,
+                AmbiguousOffset::Gap { before, .. } | AmbiguousOffset::Fold { before, .. } => before,
+            },
+        };
+        Instant::from_local(local, offset)
     }
+}
+
+/// Returns an error for a zone that is not known.
+pub(super) fn check(name: &str) -> Result<(), Error> {
+    if name.eq_ignore_ascii_case("utc") || read_offset(name).is_some() { Ok(()) } else { find(name).map(|_| ()) }
 }
 
 /// Reads an offset such as `Z`, `+02:00` or `-0330`.
