@@ -300,7 +300,7 @@ impl Triggers {
     pub async fn reply(&self, post: &AwaitedReply, reads: &FairSemaphore) -> Reply {
         let host = post.host();
         if let Some(_permit) = self.waiting.try_take(host.tenant(), 1) {
-            return post.wait(reads).await;
+            return post.wait(reads, &self.listeners).await;
         }
         let tenant = host.tenant();
         let line = format!("too many posts of `{tenant}` wait for answers, so further ones get the ids of their runs");

@@ -295,3 +295,38 @@ impl Channel for AnswerListener {
         self.tell();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_posts_of_a_run_share_one_listener_of_its_driver() {
+        let (listeners, tenant, run) = (AnswerListeners::default(), Tenant::from("a"), RunId::from("r"));
+        let join = |tenant: &Tenant, respond| listeners.join(tenant, &run, respond);
+        let (first, driver) = join(&tenant, Respond::Node);
+        let repeated: Vec<_> = (0..100).map(|_| join(&tenant, Respond::Node)).collect();
+        assert!(driver.is_some() && repeated.iter().all(|(_, listener)| listener.is_none()));
+        assert!(join(&Tenant::from("b"), Respond::Node).1.is_some(), "another tenant has its own run");
+        let told = || repeated.iter().filter(|(told, _)| *told.borrow()).count();
+        assert_eq!((told(), *first.borrow()), (0, false));
+        driver.iter().for_each(|driver| driver.tell());
+        assert_eq!((told(), *first.borrow()), (100, true));
+        // The next driver of the run needs another one, whether the one before has told or was lost.
+        let (next, driver) = join(&tenant, Respond::Node);
+        assert!(driver.is_some() && !*next.borrow());
+        drop(driver);
+        assert!(next.has_changed().is_err(), "the posts hear that the driver is gone");
+        assert!(join(&tenant, Respond::Node).1.is_some());
+    }
+
+    #[test]
+    fn no_listener_is_remembered_longer_than_its_driver() {
+        let (listeners, tenant) = (AnswerListeners::default(), Tenant::from("a"));
+        for run in 0..10 * MAX_WAITING_POSTS {
+            drop(listeners.join(&tenant, &RunId::from(run.to_string()), Respond::Outputs));
+        }
+        let remembered = listeners.0.lock().by_run.len();
+        assert!(remembered <= MAX_WAITING_POSTS as usize, "{remembered}");
+    }
+}
