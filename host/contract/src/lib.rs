@@ -30,7 +30,7 @@ pub use catalog::{Catalog, Lookup};
 pub use failure::{Failure, code};
 pub use flowcell_expr::limits::{CONTAINER, JSON_VALUES};
 pub use flowcell_expr::{
-    Json, functions,
+    Json, functions, instant_milliseconds,
     json::{Object, SizeError},
     similar,
 };

@@ -18,7 +18,7 @@ use crate::{
     labels::{self, Labels},
     policy,
     vars::{VARS, Vars},
-    yaml::{Kind, Span, Tree},
+    yaml::{Entry, Kind, Span, Tree},
 };
 
 /// A flow as its file defines it.
@@ -171,7 +171,8 @@ pub(crate) fn read<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Raw
             Some("start the file with `flow: { name: my-flow }`".into()),
         ),
     }
-    if tree.member("nodes").is_none() && misplaced.nodes.is_none() {
+    let is_inside = tree.member("flow").is_some_and(|head| head.member("nodes").is_some());
+    if tree.member("nodes").is_none() && misplaced.nodes.is_none() && !is_inside {
         let help = Some("write `nodes:` and a list of `{ id, type }`".into());
         diagnostics.error("missing_key", tree.span, "the key `nodes` is missing", help);
     }
@@ -181,7 +182,11 @@ pub(crate) fn read<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Raw
 
 fn read_head<'t>(head: &'t Tree, flow: &mut RawFlow<'t>, diagnostics: &mut Diagnostics<'_>) {
     flow.head = head.span;
-    check_keys(entries(head, "`flow`", diagnostics), &FLOW_KEYS, diagnostics);
+    let beside = |entry: &Entry| {
+        let is_meant = TOP_LEVEL_KEYS.contains(&&*entry.key);
+        is_meant.then(|| format!("move `{}` to the left: it stands beside `flow`, not in it", entry.key))
+    };
+    check_keys_or(entries(head, "`flow`", diagnostics), &FLOW_KEYS, beside, diagnostics);
     if !matches!(head.kind, Kind::Map(_)) {
         return;
     }

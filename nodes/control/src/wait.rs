@@ -5,7 +5,8 @@ use flowcell_sdk::prelude::*;
 
 #[derive(Deserialize)]
 pub(crate) struct Input {
-    ms: Option<u64>,
+    /// A number as JSON has it. The host refuses one above its limit.
+    ms: Option<f64>,
     at: Option<Json>,
     until: Option<String>,
 }
@@ -31,7 +32,7 @@ pub(crate) fn run(task: &Task, input: Input) -> Result<Step> {
     }
     let ms = match (input.ms, input.at) {
         (Some(_), Some(_)) => return Err(Failure::invalid_input("give either `ms` or `at`")),
-        (ms, None) => ms,
+        (ms, None) => ms.map(|ms| ms as u64),
         (None, Some(at)) => {
             let refuse = |error| Failure::invalid_input(format!("input at `/at`: {error}"));
             let at = u64::try_from(instant_milliseconds(&at).map_err(refuse)?).unwrap_or_default();

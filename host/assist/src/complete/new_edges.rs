@@ -3,6 +3,8 @@
 
 use std::collections::HashSet;
 
+use flowcell_contract::http_answer::RESPOND;
+
 use crate::{
     flow::Flow,
     spots::{self, ReadOf},
@@ -18,6 +20,8 @@ pub(super) struct NewEdge {
     pub(super) is_special: bool,
     /// True if it may be left out although its source has succeeded.
     pub(super) is_conditional: bool,
+    /// True if it fires after a failure only.
+    pub(super) after_failure: bool,
     /// True if it has to lead back to the entry of a cycle.
     pub(super) goes_back: bool,
 }
@@ -81,6 +85,7 @@ impl<'f, 'v> NewCycles<'f, 'v> {
         if !is_conditional && flow.reached_in_any_case(to)[from] {
             return false;
         }
+        let scope = flow.nodes[to].owner;
         let inside: Vec<usize> = (0..flow.nodes.len()).filter(|node| after[*node] && before[*node]).collect();
         let is_inside = |node: usize| after[node] && before[node];
         let is_entered = |node: &&usize| flow.incoming(**node).any(|edge| !is_inside(edge.from));
@@ -88,9 +93,16 @@ impl<'f, 'v> NewCycles<'f, 'v> {
         let (0 | 1, Some(entry)) = (entries.len(), entries.first().copied().or(inside.first())) else {
             return false;
         };
+        // A value that an expression needs is not the one of the pass before.
+        let is_new = |read: &&ReadOf| !read.is_guarded && is_inside(read.node);
+        let by = |read: &ReadOf| Some((read.node, self.lifted(read.by?, scope).filter(|by| is_inside(*by))?));
+        let needed: HashSet<(usize, usize)> = self.reads.iter().filter(is_new).filter_map(by).collect();
+        let runs = |node: usize| self.run_in_pass(node, (from, to), *entry, &is_inside);
+        if needed.into_iter().any(|(node, by)| !runs(node).contains(&by)) {
+            return false;
+        }
         let is_left = |node: &usize| flow.outgoing(*node).any(|edge| !is_inside(edge.to));
         let left: Vec<_> = inside.iter().copied().filter(is_left).collect();
-        let scope = flow.nodes[to].owner;
         let is_outside = |by: Option<usize>| by.is_none_or(|by| self.lifted(by, scope).is_none_or(|by| !is_inside(by)));
         let read: HashSet<_> = self
             .reads
@@ -99,7 +111,7 @@ impl<'f, 'v> NewCycles<'f, 'v> {
             .map(|read| read.node)
             .collect();
         read.into_iter().all(|node| {
-            let run = self.run_in_pass(node, (from, to), *entry, &is_inside);
+            let run = runs(node);
             left.iter().all(|end| run.contains(end))
         })
     }
@@ -119,5 +131,30 @@ impl<'f, 'v> NewCycles<'f, 'v> {
             next.extend(ends.filter(|end| found.insert(*end)).collect::<Vec<_>>());
         }
         found
+    }
+}
+
+/// The nodes of a flow that answer the post which started the run. Only the first answer of a run counts.
+pub(super) struct Answers {
+    answers: Vec<bool>,
+    /// The nodes before an answer, and the answers.
+    before: Vec<bool>,
+    /// The nodes behind an answer that has not failed.
+    behind: Vec<bool>,
+}
+
+impl Answers {
+    pub(super) fn new(flow: &Flow<'_>) -> Answers {
+        let is_answer = |node: usize| flow.nodes[node].kind.as_ref().is_some_and(|kind| *kind.name == *RESPOND);
+        let found: Vec<_> = (0..flow.nodes.len()).filter(|node| is_answer(*node)).collect();
+        let next = found.iter().flat_map(|node| flow.outgoing(*node)).filter(|edge| edge.after_success);
+        let behind = flow.reached_from(&next.map(|edge| edge.to).collect::<Vec<_>>());
+        let before = flow.reached_to(&found);
+        Answers { answers: (0..flow.nodes.len()).map(is_answer).collect(), before, behind }
+    }
+
+    /// Returns true if a run could answer twice along a new edge.
+    pub(super) fn are_two(&self, (from, to): (usize, usize), new: NewEdge) -> bool {
+        self.before[to] && (self.behind[from] || (self.answers[from] && !new.after_failure))
     }
 }

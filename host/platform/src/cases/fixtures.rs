@@ -184,6 +184,12 @@ impl TryFrom<BTreeMap<String, Json>> for FixtureResult {
         match key.as_str() {
             "output" => Ok(FixtureResult::Output(value)),
             "error" => {
+                for key in ["code", "message"] {
+                    if let Some(odd) = value.get(key).filter(|text| text.as_str().is_none()) {
+                        let kind = odd.type_name();
+                        return Err(format!("`{key}` of `error` must be a text, not {kind}: write it in quotes"));
+                    }
+                }
                 let error = serde_json::from_value(value.to_serde());
                 error
                     .map(FixtureResult::Error)

@@ -65,7 +65,6 @@ use self::{
     post_limiter::PostLimiter,
     rate::Rate,
     refused_posts::RefusedPosts,
-    reply::{AwaitedReply, Reply},
 };
 use crate::{
     FlowLibrary, Host,
@@ -293,21 +292,6 @@ impl Triggers {
             started.extend(ends::look_for_ends(self, host, live, now).await?);
         }
         Ok(started)
-    }
-
-    /// Waits for the answer to a post. If too many posts of the tenant wait, returns [`Reply::Late`] at once. `reads` has
-    /// the permits for reading journals.
-    pub async fn reply(&self, post: &AwaitedReply, reads: &FairSemaphore) -> Reply {
-        let host = post.host();
-        if let Some(_permit) = self.waiting.try_take(host.tenant(), 1) {
-            return post.wait(reads, &self.listeners).await;
-        }
-        let tenant = host.tenant();
-        let line = format!("too many posts of `{tenant}` wait for answers, so further ones get the ids of their runs");
-        if let Some(count) = self.refused_posts.count(&line, host.now()) {
-            tracing::warn!("{line} ({count} since the last such line)");
-        }
-        Reply::Late
     }
 
     /// Returns how many of a tenant's triggers are late at the time `now`: a due time was [`LATE_MS`](times::LATE_MS) ago,

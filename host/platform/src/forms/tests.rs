@@ -1,4 +1,4 @@
-//! The codes, the uses and the number of links.
+//! Tests the links of forms: their codes, their uses at the same moment, and their bounds.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 

@@ -22,6 +22,7 @@ use flowcell_runtime::{
 use parking_lot::Mutex;
 use tokio::{sync::watch, time::Instant};
 
+use super::Triggers;
 use crate::{
     Host, StartError,
     host::answers::{AnswerReader, FoundAnswer},
@@ -90,12 +91,8 @@ impl AwaitedReply {
         self.is_new
     }
 
-    pub(super) fn host(&self) -> &Host {
-        &self.host
-    }
-
     /// Waits for the answer, at most for the time of the webhook. `reads` has the permits for reading journals.
-    pub(super) async fn wait(&self, reads: &FairSemaphore, listeners: &AnswerListeners) -> Reply {
+    async fn wait(&self, reads: &FairSemaphore, listeners: &AnswerListeners) -> Reply {
         let found = tokio::time::timeout_at(self.until + LAST_LOOK_TIME, self.find(reads, listeners)).await;
         match found.unwrap_or(Ok(None)) {
             Ok(Some(FoundAnswer::Node(output))) => {
@@ -294,6 +291,21 @@ impl Channel for AnswerListener {
     fn on_complete(&self, _result: &RunResult) {
         self.tell();
     }
+}
+
+/// Waits for the answer to a post. If too many posts of the tenant wait, returns [`Reply::Late`] at once. `reads` has the
+/// permits for reading journals.
+pub async fn wait_for_reply(triggers: &Triggers, post: &AwaitedReply, reads: &FairSemaphore) -> Reply {
+    let host = &post.host;
+    if let Some(_permit) = triggers.waiting.try_take(host.tenant(), 1) {
+        return post.wait(reads, &triggers.listeners).await;
+    }
+    let line =
+        format!("too many posts of `{}` wait for answers, so further ones get the ids of their runs", host.tenant());
+    if let Some(count) = triggers.refused_posts.count(&line, host.now()) {
+        tracing::warn!("{line} ({count} since the last such line)");
+    }
+    Reply::Late
 }
 
 #[cfg(test)]
