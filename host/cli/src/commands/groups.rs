@@ -45,6 +45,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "account",
             "audit",
             "secret",
+            "forms",
             "files",
             "completions",
             "help",
