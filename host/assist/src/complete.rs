@@ -4,6 +4,7 @@
 //! there. The completions fit the rest of the text: a type fits the input of its node, an edge without a condition
 //! closes no cycle, and an expression names visible values only. The likeliest completion comes first.
 
+mod compared;
 mod expressions;
 mod files;
 mod keys;

@@ -451,6 +451,11 @@ impl<'v> Flow<'v> {
         self.reached_by(nodes, false, |_| true)
     }
 
+    /// Tells for each node whether edges lead from it to any of several nodes.
+    pub(crate) fn reached_to(&self, nodes: &[usize]) -> Vec<bool> {
+        self.reached_by(nodes, true, |_| true)
+    }
+
     /// Tells for each node whether edges that cannot be left out lead to it from a node.
     pub(crate) fn reached_in_any_case(&self, node: usize) -> Vec<bool> {
         self.reached_by(&[node], false, |edge| !edge.is_conditional)

@@ -257,8 +257,10 @@ fn locals(mark: &Mark, input: &Value) -> Vec<Local> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ReadOf {
     pub(crate) node: usize,
-    /// The node that reads it, or whose edge does; `None` for an output of the graph or of a body.
+    /// The node that reads it, or whose edge or `bodyOutput` does; `None` for an output of the graph.
     pub(crate) by: Option<usize>,
+    /// True if the expression has a value in case that the output is missing, or only tests for it.
+    pub(crate) is_guarded: bool,
 }
 
 /// Returns the nodes whose outputs expressions read, each once for each reader.
@@ -267,11 +269,17 @@ pub(crate) fn reads(flow: &Flow<'_>) -> HashSet<ReadOf> {
     each(flow, None, &mut |spot| {
         let by = match spot.place.visible {
             Visible::Before(node) | Visible::Through(node) | Visible::Undone(node) => Some(node),
-            Visible::All | Visible::None => None,
+            Visible::All | Visible::None => spot.place.scope,
         };
-        for path in spot.expression().paths() {
+        let expression = spot.expression();
+        for path in expression.paths() {
             let named = named_node(flow, spot.place, &path).and_then(|(id, _)| flow.find(&id));
-            found.extend(named.filter(|node| Some(*node) != by).map(|node| ReadOf { node, by }));
+            let mut after = (0..expression.tokens.len())
+                .filter(|index| expression.tokens[*index].range.start >= path.end())
+                .map(|index| expression.word(index))
+                .skip_while(|word| *word == "]");
+            let is_guarded = matches!((after.next(), after.next()), (Some("|"), Some("default")) | (Some("is"), _));
+            found.extend(named.filter(|node| Some(*node) != by).map(|node| ReadOf { node, by, is_guarded }));
         }
     });
     found

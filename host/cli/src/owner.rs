@@ -164,9 +164,9 @@ impl From<StartError> for CliError {
                 let message = "the nodes of the run cannot have these names in this version of its flow";
                 errors.iter().fold(CliError::wrong(message), |error, why| error.note(why.to_string()))
             }
-            StartError::Open(OpenError::NoNode(NoStart::OtherName { .. } | NoStart::TakenOver { .. })) => {
-                CliError::wrong(error.to_string())
-            }
+            StartError::Open(OpenError::NoNode(
+                NoStart::OtherName { .. } | NoStart::TakenOver { .. } | NoStart::NotEnded { .. },
+            )) => CliError::wrong(error.to_string()),
             StartError::Open(OpenError::NoNode(_)) => CliError::wrong(error.to_string())
                 .hint("`flowcell runs show RUN` shows the nodes; choose one that is not in a body or a called flow"),
             StartError::Quota(QuotaError::Store(_)) => unreadable(&error),

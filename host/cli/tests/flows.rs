@@ -157,7 +157,7 @@ fn every_example_is_valid_without_a_warning() {
     // The example's webhooks need secrets that only their user creates.
     let warnings: Vec<_> = talk.lines().filter(|line| line.starts_with("warning")).collect();
     assert!(warnings.iter().all(|line| line.starts_with("warning[missing_secret]")), "{talk}");
-    assert_eq!(warnings.len(), 2, "{talk}");
+    assert_eq!(warnings.len(), 3, "{talk}");
 }
 
 /// Every example that has `nodes` sets `strict: true`. Flows of agents, of steps and of scripts have no setting

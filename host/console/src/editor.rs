@@ -144,6 +144,10 @@ async fn act(visit: Visit, name: Option<String>, form: &Form) -> Result<Response
     let (beside, tab) = (Beside::sent(form), form.text("tab").unwrap_or_default().to_owned());
     let mut editor = Editor { visit, caller, name, version, written, beside, tab, input, draft };
     let wanted = form.text("do");
+    // The tab of a file that was added is the open one.
+    if let (Some("add"), Some(path)) = (wanted, editor.beside.last()) {
+        editor.tab = path.to_owned();
+    }
     if wanted == Some("picture") {
         return Ok(editor.picture_page().await.into_response());
     }
@@ -247,13 +251,13 @@ impl Editor {
                 div {
                     section #about data-needs-script hidden tabindex="0" aria-label="About the word at the caret" {}
                     (drawing)
+                    @match &outcome.findings {
+                        Some(findings) => (findings),
+                        None => (findings::section(html! { p .faint { "Check lists the mistakes of the text here." } }))
+                    }
+                    (server_command("validate FILE"))
                 }
             }
-            @match &outcome.findings {
-                Some(findings) => (findings),
-                None => (findings::section(html! { p .faint { "Check lists the mistakes of the text here." } }))
-            }
-            (server_command("validate FILE"))
             @if let Some(name) = &self.name { p { a href=(page_path(name)) { "The flow " (name) } } }
         };
         let title = self.name.as_ref().map_or("New flow".to_owned(), |name| format!("Edit {name}"));

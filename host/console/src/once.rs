@@ -36,6 +36,11 @@ pub(crate) fn id_of(form: &Form) -> Option<&str> {
     form.text(FIELD).filter(|id| !id.is_empty())
 }
 
+/// Returns the key of a sent form with all of its members. The same form has the same key, however often and when it is sent.
+pub(crate) fn key_of(form: &Form, path: &str) -> Option<String> {
+    key(form, path, &form.content())
+}
+
 /// Sends a change to the API, which makes it once however often the browser sends the form.
 pub(crate) async fn post(visit: &Visit, path: &str, body: &Value, form: &Form) -> Result<Answer, Refusal> {
     match key(form, path, body) {

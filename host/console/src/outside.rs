@@ -24,6 +24,8 @@ use crate::{
 const MAX_DESCRIPTION_BYTES: usize = 4 << 10;
 /// The page that takes the code of a link.
 const HERE: &str = "/console/form";
+/// The route that starts a flow.
+const START: &str = "/v1/links/form/start";
 
 /// Shows the field for a code. The script takes the code out of the address, and sends it.
 pub(crate) async fn show() -> Page {
@@ -72,8 +74,8 @@ pub(crate) async fn send(visit: Visit, sent: Form) -> Response {
         Ok(input) => input,
         Err(mistakes) => return again(&mistakes),
     };
-    let body = json!({ "code": code, "input": input, "once": once::id_of(&sent) });
-    match visit.post("/v1/links/form/start", &body).await {
+    let body = json!({ "code": code, "input": input, "once": once::key_of(&sent, START) });
+    match visit.post(START, &body).await {
         Ok(_) => Redirect::to("/console/form/done").into_response(),
         Err(refusal) if refusal.status == StatusCode::UNPROCESSABLE_ENTITY && !shown.is_null() => {
             again(&mistakes_of(&refusal))

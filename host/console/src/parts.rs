@@ -157,13 +157,14 @@ pub(crate) fn duration(ms: u64) -> String {
     }
 }
 
-/// Writes a number of bytes: `17 bytes`, `4.0 KiB`, `3.1 MiB`.
+/// Writes a number of bytes: `17 bytes`, `4.0 KiB`, `3.1 MiB`, `34.0 GiB`.
 pub(crate) fn size(bytes: u64) -> String {
     let scaled = |unit: u64| format!("{}.{}", bytes / unit, bytes % unit * 10 / unit);
     match bytes {
         0..1_024 => format!("{bytes} bytes"),
         1_024..1_048_576 => format!("{} KiB", scaled(1_024)),
-        _ => format!("{} MiB", scaled(1_048_576)),
+        1_048_576..1_073_741_824 => format!("{} MiB", scaled(1_048_576)),
+        _ => format!("{} GiB", scaled(1_073_741_824)),
     }
 }
 
@@ -274,7 +275,13 @@ mod tests {
             assert_eq!(duration(ms), shown);
         }
         assert_eq!(duration(u64::MAX), "213503982334 d 14 h");
-        let table = [(0, "0 bytes"), (1_023, "1023 bytes"), (1_536, "1.5 KiB"), (3_300_000, "3.1 MiB")];
+        let table = [
+            (0, "0 bytes"),
+            (1_023, "1023 bytes"),
+            (1_536, "1.5 KiB"),
+            (3_300_000, "3.1 MiB"),
+            (36_507_222_016, "34.0 GiB"),
+        ];
         for (bytes, shown) in table {
             assert_eq!(size(bytes), shown);
         }

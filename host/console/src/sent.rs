@@ -5,6 +5,7 @@ use axum::{
     http::{StatusCode, header},
 };
 use flowcell_server::api::{Api, Refusal, SentText};
+use serde_json::{Value, json};
 use url::form_urlencoded;
 
 use crate::frame::Failure;
@@ -39,6 +40,11 @@ impl Form {
     /// Returns the value of a member, without the line breaks of the HTTP form.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns all members as a list of pairs.
+    pub(crate) fn content(&self) -> Value {
+        json!(self.0)
     }
 
     /// Returns all values of a member that a form may have several times.

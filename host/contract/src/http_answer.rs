@@ -17,7 +17,7 @@ const CONTENT_TYPE: &str = "content-type";
 const EMPTY: [u16; 3] = [204, 205, 304];
 /// The headers that a flow may not set: those of the connection, those that the server sets, and those that count for
 /// the other pages of the server's origin.
-const REFUSED: [&str; 28] = [
+const REFUSED: [&str; 30] = [
     "accept-ch",
     "alt-svc",
     "clear-site-data",
@@ -38,17 +38,30 @@ const REFUSED: [&str; 28] = [
     "service-worker-allowed",
     "set-cookie",
     "set-cookie2",
+    "set-login",
     "strict-transport-security",
     "te",
     "trailer",
     "transfer-encoding",
     "upgrade",
+    "use-as-dictionary",
     "www-authenticate",
     "x-content-type-options",
     "x-frame-options",
 ];
-/// The beginnings of further names of such headers. Proxies read `x-accel-redirect` and `x-sendfile`.
-const REFUSED_PREFIXES: [&str; 6] = ["access-control-", "cross-origin-", "proxy-", "sec-", "x-accel-", "x-sendfile"];
+/// The beginnings of further names of such headers. Proxies read `x-accel-redirect`, `x-sendfile` and the like, and send a
+/// file or an address of their own network in place of the answer.
+const REFUSED_PREFIXES: [&str; 9] = [
+    "access-control-",
+    "cross-origin-",
+    "proxy-",
+    "sec-",
+    "x-accel-",
+    "x-lighttpd-",
+    "x-litespeed-",
+    "x-reproxy-",
+    "x-sendfile",
+];
 
 /// An answer to a post, which fulfils all rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -193,6 +206,9 @@ mod tests {
             "Proxy-Authenticate",
             "X-Accel-Redirect",
             "X-Sendfile",
+            "X-LIGHTTPD-send-file",
+            "X-LiteSpeed-Location",
+            "X-Reproxy-URL",
             "",
             "a b",
             "a:b",

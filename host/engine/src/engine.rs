@@ -20,8 +20,9 @@ use crate::{
     fair_scheduler::FairScheduler,
     fair_semaphore::FairSemaphore,
     link::Linkers,
-    machine,
+    machine::{self, USUAL_FRAMES},
     pack::{self, Author, Bytes},
+    profile::MAX_FRAMES,
     ticker::Ticker,
 };
 
@@ -69,7 +70,8 @@ impl Drop for OwnRuntime {
 impl Engine {
     /// Creates an engine. If the cache cannot be opened, the engine logs a warning and works without it.
     pub fn new(config: Config) -> anyhow::Result<Engine> {
-        let machine = machine::build(&config)?;
+        let frames = if config.profiles { MAX_FRAMES } else { USUAL_FRAMES };
+        let machine = machine::build(&config.limits, config.instances, config.memory, frames)?;
         let cache = config.cache_dir.as_deref().and_then(|dir| {
             let opened = Cache::open(dir);
             opened

@@ -4,7 +4,7 @@ use std::{fs, num::NonZeroUsize};
 
 use wasmtime::{Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, RegallocAlgorithm, Strategy};
 
-use crate::{Config, Limits, profile};
+use crate::Limits;
 
 /// A wasmtime engine, with the number of concurrent instances and the memory that it can hold.
 pub(crate) struct Machine {
@@ -24,7 +24,7 @@ pub(crate) const CORE_INSTANCES_PER_SLOT: u32 = 4;
 pub(crate) const TABLES_PER_SLOT: u32 = 2;
 
 /// The number of frames in the stacks of traps. Profiles have more.
-const USUAL_FRAMES: u32 = 4;
+pub(crate) const USUAL_FRAMES: u32 = 4;
 
 /// The maximum number of slots. More instances would not run faster.
 const MAX_SLOTS: u64 = 1_000;
@@ -38,15 +38,18 @@ const MEMORY_PER_SLOT: u64 = 8 << 20;
 /// The assumed memory of a machine that does not report it, in bytes.
 const UNKNOWN_MEMORY: u64 = 4 << 30;
 
-/// Builds the wasmtime engine. `instances` and `memory` are the operator's settings, if any. If the address space is
-/// too small for a pool, wasmtime allocates instances one by one.
-pub(crate) fn build(config: &Config) -> anyhow::Result<Machine> {
-    let Config { limits, instances, memory, .. } = config;
-    let slots = slots(*instances);
+/// Builds the wasmtime engine. `instances` and `memory` are the operator's settings, if any. `frames` is the number of
+/// frames in a stack. If the address space is too small for a pool, wasmtime allocates instances one by one.
+pub(crate) fn build(
+    limits: &Limits,
+    instances: Option<u32>,
+    memory: Option<u64>,
+    frames: u32,
+) -> anyhow::Result<Machine> {
+    let slots = slots(instances);
     // Half of the machine's memory is for the slots. The memory that instances share beyond their slots is another
     // quarter.
     let memory = memory.unwrap_or_else(|| memory_bytes().unwrap_or(UNKNOWN_MEMORY) / 4);
-    let frames = if config.profiles { profile::MAX_FRAMES } else { USUAL_FRAMES };
     match wasmtime::Engine::new(with_pool(limits, slots).wasm_backtrace_max_frames(frames_setting(frames))) {
         Ok(engine) => Ok(Machine { engine, slots, memory }),
         Err(error) => {

@@ -16,6 +16,9 @@ pub(crate) const MAX_FRAMES: u32 = 128;
 /// Maximum size in bytes of a function's name.
 const MAX_NAME_BYTES: usize = 200;
 
+/// The name in place of a function when the engine knows none, as between the functions of a component.
+const UNKNOWN: &str = "(no known function)";
+
 /// The stacks of guests at regular moments, each with the number of samples that have it.
 #[derive(Clone, Debug, Default)]
 pub struct Profile {
@@ -32,7 +35,10 @@ impl Profile {
             Some(name) => self.name(name),
             None => self.name(&format!("function {}", frame.func_index())),
         });
-        let stack = stack.collect();
+        let mut stack: Vec<_> = stack.collect();
+        if stack.is_empty() {
+            stack.push(self.name(UNKNOWN));
+        }
         self.add_stack(stack, 1);
     }
 

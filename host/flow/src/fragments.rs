@@ -10,6 +10,7 @@ use std::borrow::Cow;
 
 use flowcell_contract::Catalog;
 
+pub(crate) use self::write_out::SCOPE_TYPE;
 pub use self::write_out::{USE_KEYS, id_in_use};
 use self::{definition::Fragments, size::check_size, write_out::Writer};
 use crate::{

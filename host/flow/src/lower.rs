@@ -210,6 +210,7 @@ impl<'a> Lowering<'a> {
         let kind = kind?;
         self.check_body(index, kind, diagnostics);
         raw.own_policy.iter().for_each(|policy| policy::check_codes(policy, kind, diagnostics));
+        raw.own_policy.iter().for_each(|policy| policy::check_timeout(policy, kind, diagnostics));
         let url = grants::url(raw, kind, &input.expr, &self.flow_input);
         let defaults = &self.flow.defaults;
         let (grants, granted) = grants::read(raw, kind, (url.as_ref(), defaults), self.context, diagnostics);
@@ -454,12 +455,9 @@ impl<'a> Lowering<'a> {
         let body = |(index, scope): (usize, &crate::shape::Scope)| {
             let ix = |node: &usize| NodeIx(*node as u32);
             let in_order = || scope.nodes.iter().filter(|node| shape.undos.of[**node].is_none());
-            let filtered = |links: &[Vec<usize>]| -> Vec<NodeIx> {
-                let is_end = |node: &&usize| links[**node].iter().all(|edge| shape.goes_back(*edge));
-                in_order().filter(is_end).map(ix).collect()
-            };
-            let sinks = filtered(&shape.outgoing);
-            let (mut starts, mut absent) = (filtered(&shape.incoming), Vec::new());
+            let is_start = |node: &&usize| shape.incoming[**node].iter().all(|edge| shape.goes_back(*edge));
+            let sinks: Vec<_> = shape.sinks(index).map(|node| ix(&node)).collect();
+            let (mut starts, mut absent) = (in_order().filter(is_start).map(ix).collect::<Vec<_>>(), Vec::new());
             if let (0, Some(begin)) = (index, &self.flow.starts) {
                 absent = std::mem::replace(&mut starts, begin.iter().map(ix).collect());
                 absent.retain(|node| !starts.contains(node));

@@ -47,6 +47,18 @@ pub(crate) fn read_node(
     read_retry(tree.member("retry")?, &mut policy.retry, rules, diagnostics)
 }
 
+/// Warns of `timeoutMs` at a node that only waits for its body: it counts no pauses, so it never ends one.
+pub(crate) fn check_timeout(policy: &Tree, kind: &NodeType, diagnostics: &mut Diagnostics<'_>) {
+    let waits = kind.body.is_some() && kind.name.starts_with(BUILT_IN_OWNERS);
+    if let Some(span) = policy.key_span("/timeoutMs").filter(|_| waits) {
+        let message = format!("`timeoutMs` does not bound the body of `{}`, since it counts no pauses", kind.name);
+        diagnostics.warning("unused_timeout", span, message, Some("write `totalTimeoutMs`".into()));
+    }
+}
+
+/// The beginning of the names of the built-in types with bodies.
+const BUILT_IN_OWNERS: &str = "control.";
+
 /// The members of a `retry` and of each of its rules.
 const RETRY_KEYS: [&str; 7] = ["maxAttempts", "backoffMs", "factor", "maxBackoffMs", "jitter", "on", "rules"];
 

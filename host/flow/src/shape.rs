@@ -161,6 +161,12 @@ impl Shape {
         self.incoming[node].iter().map(|edge| self.edges[*edge].1)
     }
 
+    /// Returns the nodes at the end of a scope: those without edges to later nodes, and that undo no other.
+    pub(crate) fn sinks(&self, scope: usize) -> impl Iterator<Item = usize> {
+        let is_end = |node: &usize| self.outgoing[*node].iter().all(|edge| self.goes_back(*edge));
+        self.scopes[scope].nodes.iter().copied().filter(|node| self.undos.of[*node].is_none()).filter(is_end)
+    }
+
     /// Finds the cycles that loop, and then leaves their edges that go back out of account for the ancestors. A node of an
     /// agentic flow without loops runs once: its cycles do not loop, and the edges that close them have no effect. Reports
     /// cycles of such a flow that never start.

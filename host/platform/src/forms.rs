@@ -53,6 +53,10 @@ const DAY_MS: u64 = 86_400_000;
 const LINK: &str = "form-link";
 /// The kind and the key of the document that creations change, so that they count the links one after the other.
 const TURN: (&str, &str) = ("form-turn", "turn");
+/// The member of an input that names what has started a run.
+const TRIGGER_INPUT: &str = "trigger";
+/// Maximum number of characters of the name of a member in a message.
+const MAX_SHOWN_CHARS: usize = 64;
 /// Maximum number of tries of a write while other processes change the same document.
 const MAX_TRIES: usize = 64;
 
@@ -289,9 +293,13 @@ impl Forms<'_> {
                 MAX_INPUT_BYTES >> 10
             )));
         }
-        let input = merged(link.prefill.clone(), input);
         self.0.check_quota_for(Some(&run)).map_err(StartError::from)?;
         let flow = library.load(self.0, &link.flow, None)?;
+        if let Some(place) = fixed_member(flow.graph().input_schema.as_ref(), &link.prefill, &input) {
+            let place: String = place.chars().take(MAX_SHOWN_CHARS).flat_map(char::escape_debug).collect();
+            return Err(FormError::Request(format!("the form has no field `{place}`; leave it out")));
+        }
+        let input = merged(link.prefill.clone(), input);
         let options = RunOptions {
             run_id: Some(run.clone()),
             input: Json::from(input),
@@ -337,12 +345,40 @@ impl Forms<'_> {
     }
 }
 
+/// Returns the pointer of a member of `input` that the person may not set: one that the link sets and that has no field, and
+/// `trigger`, by which a flow knows what has started it. A program with the code could send them.
+fn fixed_member(schema: Option<&Value>, prefill: &Value, input: &Value) -> Option<String> {
+    let field = |name: &str| schema.and_then(|schema| schema["properties"].get(name));
+    if input.get(TRIGGER_INPUT).is_some() && field(TRIGGER_INPUT).is_none() {
+        return Some(format!("/{TRIGGER_INPUT}"));
+    }
+    fixed_below(schema.unwrap_or(&Value::Null), prefill, input)
+}
+
+fn fixed_below(schema: &Value, prefill: &Value, input: &Value) -> Option<String> {
+    prefill.as_object().into_iter().flatten().find_map(|(name, own)| {
+        // What is no object takes the place of all members.
+        let given = if input.is_object() { input.get(name)? } else { input };
+        let below = match schema["properties"].get(name) {
+            None if given == own => None,
+            None => Some(String::new()),
+            Some(member) if is_nested(member, own) => fixed_below(member, own, given),
+            Some(_) => None,
+        };
+        below.map(|below| format!("/{name}{below}"))
+    })
+}
+
+/// Returns whether a form has fields for the members of a value.
+fn is_nested(schema: &Value, value: &Value) -> bool {
+    value.is_object() && schema["properties"].is_object()
+}
+
 /// Returns a schema whose members have these values as their defaults.
 fn with_defaults(mut schema: Value, prefill: &Value) -> Value {
     for (name, value) in prefill.as_object().into_iter().flatten() {
         let Some(member) = schema.get_mut("properties").and_then(|members| members.get_mut(name)) else { continue };
-        let is_nested = value.is_object() && member["properties"].is_object();
-        if is_nested {
+        if is_nested(member, value) {
             *member = with_defaults(member.take(), value);
         } else if let Some(member) = member.as_object_mut() {
             member.insert("default".into(), value.clone());

@@ -429,7 +429,7 @@ impl Identify for Tenants {
         let Some((known, _)) = known else {
             return Err(self.reject_token(OPERATORS, "unknown"));
         };
-        if !known.accepts(secret, self.host.now()) || login::parent_refusal(self, &known)?.is_some() {
+        if !known.accepts(secret, self.host.now()) || login::parent_refusal(self, id, &known)?.is_some() {
             return Err(self.reject_token(&known.tenant, id));
         }
         if !known.is_of_operators() {

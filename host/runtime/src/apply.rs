@@ -87,12 +87,13 @@ impl RunState {
                 passes::start(self, *scope, (*owner, *index), variables, *renewed);
             }
             Fact::PassEnded { scope, outcome } => {
+                undo::release(self, *scope, ts);
                 undo::hand_up(self, *scope);
                 passes::end(self, *scope, outcome);
             }
             Fact::CyclePassStarted { scope, entry, pass } => cycles::begin_pass(self, *scope, *entry, *pass),
             Fact::CycleEnded { scope, entry } => cycles::end(self, *scope, *entry),
-            Fact::UndosBegan { scope, end } => undo::begin(self, *scope, end),
+            Fact::UndosBegan { scope, end } => undo::begin(self, *scope, end, ts),
             Fact::UndoStarted { scope, within, value, .. } => undo::start(self, *scope, *within, value.clone()),
             Fact::UndoEnded { scope } => undo::end(self, *scope),
             Fact::EventKept { name, payload } => self.kept.push_back((name.clone(), payload.clone())),

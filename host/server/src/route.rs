@@ -38,7 +38,7 @@ use crate::{
         assist, audit,
         auth_rate_limiter::ClientAddr,
         authoring, beside, catalog, eval, events, files, flows, forms, health,
-        identity::{Caller, Scope},
+        identity::{AuthError, Caller, Scope},
         inbox, jobs, library, links, login, machines, me,
         metrics::{self, RequestTenant},
         migrate, moment, notices, packs,
@@ -385,14 +385,7 @@ async fn authorize(
     from: Option<IpAddr>,
     scope: Option<Scope>,
 ) -> Result<(Caller, Permit), ApiError> {
-    let session = machine_session(app, token, from).await?;
-    let shown = session.as_deref().or(token);
-    let found =
-        app.failures.limited(from, "token", std::future::ready(()).map(|()| app.identity.identify(shown))).await;
-    if let (Some(_), Some(token), Err(_)) = (&session, token, &found) {
-        app.machines.forget(token);
-    }
-    let caller = found?;
+    let caller = identify(app, token, from).await?;
     // A tenant has no scope of the operators, whatever its identity provider says.
     if let Some(scope) = scope
         && (!caller.scopes.has(scope) || scope.is_for_operators() && !app.acts_for_operators(&caller))
@@ -402,6 +395,22 @@ async fn authorize(
     let place = app.requests.try_take(&caller.tenant, 1);
     let full = || ApiError::busy("too_many_requests", "the tenant has too many open requests; try again later");
     Ok((caller, place.ok_or_else(full)?))
+}
+
+/// Identifies the caller of a request.
+async fn identify(app: &App, token: Option<&str>, from: Option<IpAddr>) -> Result<Caller, ApiError> {
+    let mut session = machine_session(app, token, from).await?;
+    if let (Some(earlier), Some(token)) = (&session, token) {
+        match app.identity.identify(Some(earlier)) {
+            Err(AuthError::Unknown) => {}
+            found => return Ok(found?),
+        }
+        // The session has ended before the token of the machine: others of its account have taken its place, for example.
+        app.machines.forget(token, earlier);
+        session = machine_session(app, Some(token), from).await?;
+    }
+    let shown = session.as_deref().or(token);
+    app.failures.limited(from, "token", std::future::ready(()).map(|()| app.identity.identify(shown))).await
 }
 
 /// Returns the token of the session of a machine whose token is of an issuer, or `None` for any other caller. A wrong token
@@ -418,7 +427,8 @@ async fn machine_session(app: &App, token: Option<&str>, from: Option<IpAddr>) -
         Some(from) => app.failures.wait_for_turn(from, now).await,
         None => None,
     };
-    let session = app.machines.session(sign_ins, token, app.host.now()).await;
+    let sign_in = async { Ok::<_, ApiError>(sign_ins.sign_in_machine(token).await?) };
+    let session = app.machines.session(token, app.host.now(), sign_in).await;
     if let (Err(error), Some(from)) = (&session, from)
         && error.status() == StatusCode::FORBIDDEN
     {

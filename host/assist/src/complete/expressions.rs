@@ -4,7 +4,7 @@ use std::{cmp::Reverse, collections::HashSet, ops::Range};
 
 use flowcell_contract::functions::{Function, FunctionKind, functions};
 
-use super::{CompletionKind, Context, MARK, MAX_COMPLETIONS, Offer};
+use super::{CompletionKind, Context, MARK, MAX_COMPLETIONS, Offer, compared};
 use crate::{
     expression::{Expression, NameUse, PathAt, Step as PathStep, TokenKind, is_plain_name},
     flow::Flow,
@@ -58,7 +58,9 @@ pub(super) fn offers(context: &Context<'_>, spot: &Spot<'_>) -> (Vec<Offer>, Ran
         let quote = &expression.text[token.range.start..token.range.start + 1];
         let is_closed = token.range.len() > 1 && expression.word(index).ends_with(quote);
         let inside = token.range.start + 1..token.range.end - usize::from(is_closed);
-        return (attributes(context, &known, &expression, index), spot.scalar.range_to_file(&inside));
+        let mut found = attributes(context, &known, &expression, index);
+        found.extend(compared::in_expression(context.flow, spot.place, &expression, index, true));
+        return (found, spot.scalar.range_to_file(&inside));
     }
     if token.kind != TokenKind::Name {
         return nothing;
@@ -89,7 +91,11 @@ pub(super) fn offers(context: &Context<'_>, spot: &Spot<'_>) -> (Vec<Offer>, Ran
             if expression.word(after) == "|" && expression.word(after + 1) == "default" {
                 known.extend(names_of_last_pass(context.flow, spot.place));
             }
-            let mut found = roots(&known, &path, spot.scalar.style);
+            let mut found = match path.steps.is_empty() {
+                true => compared::in_expression(context.flow, spot.place, &expression, index, false),
+                false => Vec::new(),
+            };
+            found.extend(roots(&known, &path, spot.scalar.style));
             // The values of functions have no members.
             if path.steps.is_empty() {
                 found.extend(calls(spot, is_called, argument));

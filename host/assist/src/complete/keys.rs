@@ -9,7 +9,7 @@ use flowcell_flow::{
 };
 use serde_json::Value as Json;
 
-use super::{CompletionKind, Context, Offer, quoted, steps};
+use super::{CompletionKind, Context, Offer, compared, quoted, steps};
 use crate::{
     dialect::Dialect,
     expression::{Expression, braces, is_plain_name},
@@ -60,6 +60,7 @@ pub(super) fn keys(
             // People remove the marks of an import, and do not write them.
             let is_wanted =
                 property.name != "approximated" && (!is_node || fits_node(&property, located, context, kind));
+            let is_wanted = is_wanted && !(property.name == "timeoutMs" && waits_for_body(context.flow, located));
             let is_wanted = is_wanted && scheme.is_none_or(|scheme| has_key(scheme, property.name));
             let is_exclusive = exclusive.contains(&property.name);
             if is_taken(property.name) || is_known || !is_wanted || (is_exclusive && has_one) {
@@ -98,6 +99,18 @@ pub(super) fn keys(
     }
     found.sort_by_key(|(score, _)| *score);
     found.into_iter().map(|(_, offer)| offer).collect()
+}
+
+/// Returns true in the policy of a node that only waits for its body, or of a use of a fragment, which becomes such a node.
+/// Its `timeoutMs` counts no pauses, and ends nothing.
+fn waits_for_body(flow: &Flow<'_>, located: &Located<'_>) -> bool {
+    let ([Step::Key(list), Step::Item, Step::Key(policy)], Some(node)) = (in_graph(&located.steps), located.node)
+    else {
+        return false;
+    };
+    let node = &flow.nodes[node];
+    let owns = node.kind.as_ref().is_some_and(|kind| kind.body.is_some() && kind.name.starts_with("control."));
+    list == "nodes" && policy == "policy" && (owns || node.value.member("use").is_some())
 }
 
 /// Returns the scheme of the webhook around the place; `None` elsewhere, or if no scheme has its name.
@@ -301,6 +314,9 @@ pub(super) fn values(
         }
     }
     let flow = context.flow;
+    if found.is_empty() {
+        found = compared::in_condition(flow, located, style);
+    }
     let is_field = match (flow.dialect, in_graph(&located.steps)) {
         (Dialect::Graph, [Step::Key(list), Step::Item, Step::Key(member), _, ..]) => {
             list == "nodes" && matches!(member.as_str(), "input" | "with")

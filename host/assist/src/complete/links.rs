@@ -7,10 +7,11 @@ use std::{
 };
 
 use flowcell_contract::NodeType;
+use serde_json::Value as Json;
 
 use super::{
     CompletionKind, Context, MARK, MAX_COMPLETIONS, Offer,
-    new_edges::{NewCycles, NewEdge},
+    new_edges::{Answers, NewCycles, NewEdge},
     quoted,
 };
 use crate::{
@@ -44,6 +45,7 @@ pub(super) fn ids(context: &Context<'_>, located: &Located<'_>, role: Role) -> V
             let new = NewEdge {
                 is_special: has_when || on.is_some(),
                 is_conditional: has_when || on.as_deref() == Some("error"),
+                after_failure: on.as_deref() == Some("error"),
                 goes_back: edge.member("maxPasses").is_some(),
             };
             match (role, end("from"), end("to")) {
@@ -78,7 +80,7 @@ pub(super) fn edge_text(context: &Context<'_>, located: &Located<'_>, scalar: &S
     if let Some(label) = parts.label.clone().filter(has_mark) {
         let from = node(parts.ids.first());
         let ports = from.map(|from| own_ports(flow, from)).unwrap_or_default();
-        let ports = ports.into_iter().map(|port| Offer::new(port, CompletionKind::Value, "a port"));
+        let ports = ports.names.into_iter().map(|port| Offer::new(port, CompletionKind::Value, "a port"));
         let outcomes = OUTCOMES.map(|outcome| Offer::new(outcome, CompletionKind::Value, "an outcome"));
         return (ports.chain(outcomes).collect(), label);
     }
@@ -89,6 +91,7 @@ pub(super) fn edge_text(context: &Context<'_>, located: &Located<'_>, scalar: &S
     let new = NewEdge {
         is_special: label.is_some(),
         is_conditional: label.is_some_and(|label| !matches!(label, "success" | "end")),
+        after_failure: label == Some("error"),
         goes_back: false,
     };
     let fitting = match (before, after) {
@@ -101,7 +104,7 @@ pub(super) fn edge_text(context: &Context<'_>, located: &Located<'_>, scalar: &S
         (None, Some(to)) => {
             let mut found = sources(flow, to, new, &[]);
             if let Some(label) = label {
-                let has = |node: &usize| own_ports(flow, *node).iter().any(|port| port == label);
+                let has = |node: &usize| own_ports(flow, *node).names.iter().any(|port| port == label);
                 if !OUTCOMES.contains(&label) && found.iter().any(has) {
                     found.retain(has);
                 }
@@ -131,6 +134,8 @@ fn sources(flow: &Flow<'_>, to: usize, new: NewEdge, named: &[usize]) -> Vec<usi
     let cycles = NewCycles::new(flow);
     let late = cycles.too_late_for(to);
     found.retain(|from| !late[*from]);
+    let answers = Answers::new(flow);
+    found.retain(|from| !answers.are_two((*from, to), new));
     retain_loops(&mut found, to, is_loop, |from| cycles.fits((from, to), new));
     if new.goes_back && found.iter().any(|from| is_loop(*from)) {
         found.retain(|from| is_loop(*from));
@@ -167,6 +172,8 @@ fn targets(flow: &Flow<'_>, from: usize, new: NewEdge, typed: &str) -> Vec<usize
     let cycles = NewCycles::new(flow);
     let early = cycles.read_before(from);
     found.retain(|to| !early.contains(to));
+    let answers = Answers::new(flow);
+    found.retain(|to| !answers.are_two((from, *to), new));
     retain_loops(&mut found, from, is_loop, |to| cycles.fits((from, to), new));
     if new.goes_back && found.iter().any(|to| is_loop(*to)) {
         found.retain(|to| is_loop(*to));
@@ -240,16 +247,14 @@ fn named_in(flow: &Flow<'_>, edge: &Value) -> Vec<usize> {
 fn inner_nodes(flow: &Flow<'_>, owner: usize) -> Vec<usize> {
     let around = flow.owners_from(Some(owner));
     let scope = flow.nodes[owner].owner;
-    let listed: Vec<_> = flow.nodes[owner].value.member("body").map(Value::items).unwrap_or_default().iter().collect();
-    let is_listed = |node: usize| {
-        listed.iter().any(|item| flow.text(Some(item)).is_some_and(|(id, _)| flow.find(&id) == Some(node)))
-    };
+    let items = flow.nodes[owner].value.member("body").map(Value::items).unwrap_or_default();
+    let listed: HashSet<_> =
+        items.iter().filter_map(|item| flow.text(Some(item)).and_then(|(id, _)| flow.find(&id))).collect();
     // A node that undoes one of the body stands beside it, and may be in the list, too.
     let undoing = flow.scope(Some(owner)).filter(|node| flow.nodes[*node].undoes.is_some());
     let possible = flow.scope(scope).filter(|node| !around.contains(node)).chain(undoing);
-    let mut found: Vec<_> = possible.filter(|node| !is_listed(*node)).collect();
+    let mut found: Vec<_> = possible.filter(|node| !listed.contains(node)).collect();
     let inside: HashSet<_> = flow.scope(Some(owner)).collect();
-    let reads = spots::reads(flow);
     let names = [Some(flow.nodes[owner].id.as_str()), flow.nodes[owner].alias.as_deref()];
     let uses_item = |node: usize| {
         let text = &flow.file[flow.nodes[node].value.range.clone()];
@@ -265,12 +270,11 @@ fn inner_nodes(flow: &Flow<'_>, owner: usize) -> Vec<usize> {
     };
     let is_free = |node: usize| flow.incoming(node).next().is_none() && flow.outgoing(node).next().is_none();
     // A node whose output is read outside of the body cannot stand in it.
-    let is_read_outside = |node: usize| {
-        let is_outside = |by: Option<usize>| by.is_none_or(|by| !inside.contains(&by) && by != node);
-        reads.iter().any(|read| read.node == node && is_outside(read.by))
-    };
-    if found.iter().any(|node| !is_read_outside(*node)) {
-        found.retain(|node| !is_read_outside(*node));
+    let reads =
+        spots::reads(flow).into_iter().filter(|read| read.by.is_none_or(|by| by != owner && !inside.contains(&by)));
+    let read_outside: HashSet<_> = reads.map(|read| read.node).collect();
+    if found.iter().any(|node| !read_outside.contains(node)) {
+        found.retain(|node| !read_outside.contains(node));
     }
     // A node with edges to nodes outside of the body cannot stand in it.
     let crosses = |node: usize| {
@@ -306,18 +310,29 @@ fn undos(flow: &Flow<'_>, node: usize) -> Vec<usize> {
     found
 }
 
-/// Returns the names of the ports of a node, as the check knows them.
-fn own_ports(flow: &Flow<'_>, node: usize) -> Vec<String> {
+/// Returns the ports of a node, as the check knows them.
+pub(super) fn own_ports(flow: &Flow<'_>, node: usize) -> Ports {
     let node = &flow.nodes[node];
-    node.kind.as_ref().map(|kind| ports(flow, node.value, kind).names).unwrap_or_default()
+    node.kind.as_ref().map(|kind| ports(flow, node.value, kind)).unwrap_or_default()
 }
 
 /// The ports of a node.
 #[derive(Default)]
 pub(super) struct Ports {
+    /// The member of the output that tells which port the node took, with dots between its steps.
+    pub(super) member: &'static str,
     pub(super) names: Vec<String>,
+    /// The values of the member, in the order of the names.
+    pub(super) values: Vec<Json>,
     /// True if there may be others, because an expression computes them.
     pub(super) is_open: bool,
+}
+
+impl Ports {
+    fn of_names(member: &'static str, names: Vec<String>, is_open: bool) -> Ports {
+        let values = names.iter().map(|name| name.as_str().into()).collect();
+        Ports { member, names, values, is_open }
+    }
 }
 
 /// Returns the ports that a node has if it is of this type.
@@ -337,18 +352,21 @@ pub(super) fn ports(flow: &Flow<'_>, node: &Value, kind: &NodeType) -> Ports {
         let names: Vec<_> = items.iter().filter_map(text).collect();
         let is_computed = input.is_some_and(|input| matches!(input.kind, Kind::Scalar(_)))
             || list.is_some_and(|list| matches!(list.kind, Kind::Scalar(_)));
-        Ports { is_open: is_computed || names.len() < items.len(), names }
+        let is_open = is_computed || names.len() < items.len();
+        (names, is_open)
     };
     if is("/properties/condition/type", "boolean") {
-        return Ports { names: vec!["then".into(), "else".into()], is_open: false };
+        let (names, values) = (vec!["then".into(), "else".into()], vec![true.into(), false.into()]);
+        return Ports { member: "condition", names, values, is_open: false };
     }
     if is("/properties/route/type", "string") {
-        let mut routes = listed("cases", Some("route"));
-        routes.names.push("default".into());
-        return routes;
+        let (mut routes, is_open) = listed("cases", Some("route"));
+        routes.push("default".into());
+        return Ports::of_names("route", routes, is_open);
     }
     if is("/properties/response/properties/choice/type", "string") {
-        return listed("choices", None);
+        let (choices, is_open) = listed("choices", None);
+        return Ports::of_names("response.choice", choices, is_open);
     }
     Ports::default()
 }

@@ -3,6 +3,8 @@
 
 use std::collections::HashSet;
 
+use flowcell_contract::http_answer::RESPOND;
+
 use crate::{
     flow::Flow,
     spots::{self, ReadOf},
@@ -10,6 +12,8 @@ use crate::{
 
 /// Maximum number of nodes whose later nodes are looked up.
 const MAX_READ: usize = 16;
+/// Maximum number of nodes of a cycle whose passes are followed.
+const MAX_INSIDE: usize = 1_000;
 
 /// An edge that is completed.
 #[derive(Clone, Copy, Default)]
@@ -18,6 +22,8 @@ pub(super) struct NewEdge {
     pub(super) is_special: bool,
     /// True if it may be left out although its source has succeeded.
     pub(super) is_conditional: bool,
+    /// True if it fires after a failure only.
+    pub(super) after_failure: bool,
     /// True if it has to lead back to the entry of a cycle.
     pub(super) goes_back: bool,
 }
@@ -81,6 +87,7 @@ impl<'f, 'v> NewCycles<'f, 'v> {
         if !is_conditional && flow.reached_in_any_case(to)[from] {
             return false;
         }
+        let scope = flow.nodes[to].owner;
         let inside: Vec<usize> = (0..flow.nodes.len()).filter(|node| after[*node] && before[*node]).collect();
         let is_inside = |node: usize| after[node] && before[node];
         let is_entered = |node: &&usize| flow.incoming(**node).any(|edge| !is_inside(edge.from));
@@ -90,18 +97,30 @@ impl<'f, 'v> NewCycles<'f, 'v> {
         };
         let is_left = |node: &usize| flow.outgoing(*node).any(|edge| !is_inside(edge.to));
         let left: Vec<_> = inside.iter().copied().filter(is_left).collect();
-        let scope = flow.nodes[to].owner;
-        let is_outside = |by: Option<usize>| by.is_none_or(|by| self.lifted(by, scope).is_none_or(|by| !is_inside(by)));
-        let read: HashSet<_> = self
-            .reads
-            .iter()
-            .filter(|read| is_inside(read.node) && is_outside(read.by))
-            .map(|read| read.node)
-            .collect();
-        read.into_iter().all(|node| {
-            let run = self.run_in_pass(node, (from, to), *entry, &is_inside);
-            left.iter().all(|end| run.contains(end))
-        })
+        inside.len() > MAX_INSIDE
+            || self.reads_inside(scope, &is_inside).chunk_by(|one, other| one.0 == other.0).take(MAX_READ).all(
+                |reads| {
+                    let run = self.run_in_pass(reads[0].0, (from, to), *entry, &is_inside);
+                    reads.iter().all(|(_, by)| match by {
+                        Some(by) => run.contains(by),
+                        None => left.iter().all(|end| run.contains(end)),
+                    })
+                },
+            )
+    }
+
+    /// Returns the nodes of a cycle whose output is read, with the node of the cycle that needs it; `None` if it is read
+    /// outside.
+    fn reads_inside(&self, scope: Option<usize>, is_inside: &impl Fn(usize) -> bool) -> Vec<(usize, Option<usize>)> {
+        let inside = self.reads.iter().filter(|read| is_inside(read.node));
+        let read = |read: &ReadOf| match read.by.and_then(|by| self.lifted(by, scope)).filter(|by| is_inside(*by)) {
+            // A value of the pass before may be missing.
+            Some(by) => (!read.is_guarded).then_some((read.node, Some(by))),
+            None => Some((read.node, None)),
+        };
+        let mut found: Vec<_> = inside.filter_map(read).collect();
+        found.sort_unstable();
+        found
     }
 
     /// Returns a node of a cycle and the nodes that run after it in the same pass.
@@ -119,5 +138,30 @@ impl<'f, 'v> NewCycles<'f, 'v> {
             next.extend(ends.filter(|end| found.insert(*end)).collect::<Vec<_>>());
         }
         found
+    }
+}
+
+/// The nodes of a flow that answer the post which started the run. Only the first answer of a run counts.
+pub(super) struct Answers {
+    answers: Vec<bool>,
+    /// The nodes before an answer, and the answers.
+    before: Vec<bool>,
+    /// The nodes behind an answer that has not failed.
+    behind: Vec<bool>,
+}
+
+impl Answers {
+    pub(super) fn new(flow: &Flow<'_>) -> Answers {
+        let is_answer = |node: usize| flow.nodes[node].kind.as_ref().is_some_and(|kind| *kind.name == *RESPOND);
+        let found: Vec<_> = (0..flow.nodes.len()).filter(|node| is_answer(*node)).collect();
+        let next = found.iter().flat_map(|node| flow.outgoing(*node)).filter(|edge| edge.after_success);
+        let behind = flow.reached_from(&next.map(|edge| edge.to).collect::<Vec<_>>());
+        let before = flow.reached_to(&found);
+        Answers { answers: (0..flow.nodes.len()).map(is_answer).collect(), before, behind }
+    }
+
+    /// Returns true if a run could answer twice along a new edge.
+    pub(super) fn are_two(&self, (from, to): (usize, usize), new: NewEdge) -> bool {
+        self.before[to] && (self.behind[from] || (self.answers[from] && !new.after_failure))
     }
 }

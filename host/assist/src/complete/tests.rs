@@ -59,12 +59,60 @@ fn the_scheme_of_a_webhook_decides_its_keys() {
         let trigger = format!("{{ id: t, webhook: {{ {webhook} }} }}");
         offered(&format!("flow: {{ name: a, triggers: [{trigger}] }}\nnodes: [{{ id: x, type: control.noop }}]\n"))
     };
-    assert_eq!(with("secret: k, §"), ["scheme"]);
-    assert_eq!(with("secret: k, scheme: github, §"), ["id"]);
-    assert_eq!(with("secret: k, scheme: basic, §"), ["user", "id"]);
+    // Every webhook may say how it is answered.
+    let with_keys = |webhook: &str| {
+        let mut keys = with(webhook);
+        assert_eq!(keys.extract_if(.., |key| key.starts_with("respond")).count(), 2, "{webhook}");
+        keys
+    };
+    assert_eq!(with_keys("secret: k, §"), ["scheme"]);
+    assert_eq!(with_keys("secret: k, scheme: github, §"), ["id"]);
+    assert_eq!(with_keys("secret: k, scheme: basic, §"), ["user", "id"]);
     let hmac = ["header", "algorithm", "encoding", "prefix", "signed", "timestamp", "id"];
-    assert_eq!(with("secret: k, scheme: hmac, §"), hmac);
+    assert_eq!(with_keys("secret: k, scheme: hmac, §"), hmac);
     assert_eq!(with("secret: k, scheme: §")[..2], ["standard", "github"]);
+}
+
+/// Conditions are compared with the routes of a switch, the choices of a gate, and the values that a schema lists.
+#[test]
+fn values_that_a_condition_compares_are_offered() {
+    let with = |when: &str| {
+        offered(&format!(
+            "flow: {{ name: a, inputSchema: {{ type: object, properties: {{ size: {{ enum: [big, small] }} }} }} }}\nnodes:\n  - {{ id: go, \
+             type: control.switch, input: {{ cases: [{{ route: inland, when: 'true' }}, {{ route: border, when: 'true' }}] }} \
+             }}\n  - {{ id: ask, type: control.gate, input: {{ prompt: Q, choices: [a, b] }}, after: go }}\n  - {{ id: x, type: \
+             control.noop, after: ask, when: {when} }}\n"
+        ))
+    };
+    let routes = ["inland", "border", "default"];
+    assert_eq!(with("{ equals: { var: go.route, value: § } }"), routes);
+    assert_eq!(with("{ equals: { var: go.route, value: '§' } }"), routes);
+    assert_eq!(with("{ in: { var: go.route, values: [inland, bo§] } }"), ["border"]);
+    assert_eq!(with("{ not: { equals: { var: ask.response.choice, value: § } } }"), ["a", "b"]);
+    assert_eq!(with("{ equals: { var: flow.input.size, value: § } }"), ["big", "small"]);
+    assert_eq!(with("go.route == \"§\""), routes);
+    assert_eq!(with("\"'§' != nodes.ask.response.choice\""), ["a", "b"]);
+    assert_eq!(with("'go.route == §'")[..3], routes);
+    assert!(with("{ equals: { var: go.value, value: § } }").is_empty());
+    assert!(with("go.route ~ \"§\"").is_empty());
+    let (text, at) = at_cursor(
+        "nodes: [{ id: c, type: control.if, input: { condition: true } }, { id: x, type: control.noop, after: c, when: 'c.condition == §' }]",
+    );
+    assert_eq!(complete(&document(&text), at)[0].edit.text, "true");
+}
+
+#[test]
+fn a_node_that_waits_for_its_body_is_offered_no_timeout_of_its_own() {
+    let with = |node: &str| {
+        offered(&format!(
+            "flow: {{ name: a }}\nfragments: {{ f: {{ nodes: [{{ id: y, type: control.noop }}] }} }}\nnodes: [{{ id: x, {node}, policy: \
+             {{ § }} }}]\n"
+        ))
+    };
+    let whole = ["totalTimeoutMs", "continueOnError", "retry"];
+    assert_eq!(with("type: control.scope, body: { nodes: [{ id: z, type: control.noop }] }"), whole);
+    assert_eq!(with("use: f"), whole);
+    assert_eq!(with("type: control.noop")[0], "timeoutMs");
 }
 
 #[test]
@@ -284,6 +332,16 @@ fn hostile_texts_and_places_offer_nothing_or_something() {
         each("a1", "a0, q"),
     ));
     complete(&document(&text), at);
+    // A cycle through all nodes, each of which reads another one.
+    let read = |number: usize| {
+        format!("{{ id: n{number}, type: control.noop, input: {{ value: '{{{{ n{}.value }}}}' }} }}", number / 2)
+    };
+    let nodes = (0..5_000).map(read).collect::<Vec<_>>().join(", ");
+    let chain = (1..5_000).map(|number| format!("'n{} -> n{number}'", number - 1)).collect::<Vec<_>>().join(", ");
+    for edge in ["{ from: n2500, to: §, when: 'true' }", "'§ -> n2500: error'"] {
+        let (ring, at) = at_cursor(&format!("nodes: [{nodes}]\nedges: [{chain}, 'n4999 -> n0: error', {edge}]\n"));
+        complete(&document(&ring), at);
+    }
     let root = crate::reading::read(&text);
     let flow = crate::flow::Flow::all(&text, &root, &CATALOG).next().unwrap();
     let inner = flow.nodes[flow.find("q").unwrap()].owner;

@@ -187,7 +187,10 @@ fn unused_defaults<'v>(flow: &Flow<'v>, node: usize) -> Vec<&'v str> {
     let grants = grants.filter(|_| is_built).map(Value::members).unwrap_or_default();
     let is_used = |grant: &str| {
         let mut others = flow.nodes.iter().enumerate().filter(|(other, _)| *other != node);
-        others.any(|(_, other)| other.kind.as_ref().is_some_and(|kind| asks_for(kind, grant)))
+        others.any(|(_, other)| {
+            let gets = other.value.member("grants").is_none();
+            gets && other.kind.as_ref().is_some_and(|kind| asks_for(kind, grant))
+        })
     };
     grants.iter().map(|grant| grant.name.as_str()).filter(|grant| !is_used(grant)).collect()
 }

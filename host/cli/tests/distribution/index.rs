@@ -42,7 +42,7 @@ fn packs_are_found_and_installed_by_their_digests() {
     for part in [
         &*format!("1 of 2 versions in the index, signed by {key}"),
         &*format!("acme 0.2.0, signed by {key}"),
-        "asks for log",
+        "asks for agent, log",
         "types     acme.greet",
         "versions 0.1.0, 0.2.0",
         "flowcell node install acme@0.2.0 --index index.json",
@@ -54,7 +54,7 @@ fn packs_are_found_and_installed_by_their_digests() {
     let listed: Value = serde_json::from_str(&listed).unwrap();
     assert_eq!(listed[0]["versions"], json!(["0.1.0", "0.2.0"]));
     assert_eq!(listed[0]["digest"], format!("sha256:{}", digest(&acme(Version::Second))));
-    assert!(project.done(&INSTALL).starts_with(&format!("acme 0.2.0, signed by {key}\nasks for log\n")));
+    assert!(project.done(&INSTALL).starts_with(&format!("acme 0.2.0, signed by {key}\nasks for agent, log\n")));
     assert!(project.lock().contains("acme@0.2.0") && project.lock().contains("second.wasm"), "{}", project.lock());
     project.done(&["node", "install", "acme@0.1.0", "--index", "index.json"]);
     assert!(project.lock().contains("acme@0.1.0"));

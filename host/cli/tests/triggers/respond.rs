@@ -13,7 +13,7 @@ use std::{
 use flowcell::{
     contract::Tenant,
     triggers::{
-        reply::{MAX_WAITING_POSTS, Reply},
+        reply::{MAX_WAITING_POSTS, Reply, wait_for_reply},
         webhook::PostResult,
     },
 };
@@ -371,7 +371,7 @@ async fn a_post_waits_for_30_seconds_or_less() {
         let taken = triggers.receive(place, None, &headers.collect(), b"{}", household.host.now()).await.unwrap();
         let PostResult::Awaits(post) = taken else { panic!("{taken:?}") };
         let began = tokio::time::Instant::now();
-        assert_eq!(triggers.reply(&post, &reads).await, Reply::Late);
+        assert_eq!(wait_for_reply(&triggers, &post, &reads).await, Reply::Late);
         let waited = began.elapsed().as_millis();
         assert!((expected..expected + 2).contains(&waited), "{trigger}: {waited} ms");
     }

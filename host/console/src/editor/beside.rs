@@ -87,6 +87,11 @@ impl Beside {
         Beside { source: field("source"), cases: field("cases"), files, unread }
     }
 
+    /// Returns the path of the last file.
+    pub(super) fn last(&self) -> Option<&str> {
+        self.files.last().map(|(path, _)| path.as_str())
+    }
+
     /// Returns the reason why the files cannot be used as they are.
     pub(super) fn mistake(&self) -> Option<String> {
         let mut known = BTreeSet::new();
@@ -173,7 +178,7 @@ impl Beside {
                     label for="cases" { "Test cases, a file " code { (cases_path(editor.name.as_deref().unwrap_or("NAME"))) } }
                     textarea #cases name="cases" rows="10" wrap="off" spellcheck="false" autocomplete="off" placeholder=(EXAMPLE) { (PreEscaped("\n")) (exact(&self.cases)) }
                     @if editor.may("run:create") { div .buttons { button name="do" value="cases" { "Run the cases" } } }
-                    p .hint { a href="/console/manual/test" { "What a case can give and expect" } }
+                    p { a href="/console/manual/test" { "What a case can give and expect" } }
                     (server_command("test FILE"))
                 }
                 @for (at, (path, content)) in self.files.iter().enumerate() {

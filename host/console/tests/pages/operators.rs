@@ -68,7 +68,7 @@ fn the_operators_see_and_steer_the_tenants_and_their_runs() {
     let hostile = "<img src=x onerror=alert(1)>\u{202e}";
     let gate = json!({ "id": "ask", "type": "control.gate", "input": { "prompt": hostile, "choices": ["yes"] } });
     let flow = json!({ "flow": { "name": "asks", "description": hostile }, "nodes": [gate] });
-    let fail = json!({ "id": "no", "type": "control.fail", "input": { "code": "<b>bad</b>", "message": hostile } });
+    let fail = json!({ "id": "no", "type": "control.fail", "input": { "code": "bad", "message": hostile } });
     let failing = json!({ "flow": { "name": "fails" }, "nodes": [fail] });
     let headers = [("Cookie", a.as_str()), OWN];
     for (flow, run) in [(&flow, "open"), (&failing, "failed")] {

@@ -65,6 +65,21 @@ fn a_person_fills_a_form_in_and_sends_it_once() {
 }
 
 #[test]
+fn a_form_that_a_person_changes_and_sends_again_is_another_one() {
+    let (served, code) = linked(2);
+    let page = post(&served, "/console/form", &[OWN], &format!("code={}", encoded(&code)));
+    // The browser goes back to the page as it was, with the same id.
+    let once = hidden(&page.body, "once");
+    let send = |name: &str| {
+        let form = format!("code={}&once={}&{}={}", encoded(&code), encoded(&once), encoded("/name"), encoded(name));
+        post(&served, "/console/form/send", &[OWN], &form).status
+    };
+    for (name, status, count) in [("Ada", 303, 1), ("Bob", 303, 2), ("Ada", 303, 2), ("Eve", 410, 2), ("Bob", 303, 2)] {
+        assert_eq!((send(name), runs(&served).len()), (status, count), "{name}");
+    }
+}
+
+#[test]
 fn a_wrong_code_and_another_site_show_nothing_of_the_flow() {
     let (served, code) = linked(3);
     for wrong in ["", "x", &code[..code.len() - 2], "#", "<b>"] {

@@ -29,7 +29,7 @@ pub const USE_KEYS: [&str; 9] = ["id", "use", "with", "after", "when", "join", "
 /// The keys of a node in a fragment that have to be literal, so that parameters in them are replaced by the check.
 const LITERAL_KEYS: [&str; 6] = ["type", "join", "cancelRest", "policy", "grants", "promptFile"];
 /// The type of the node that a use becomes.
-const SCOPE_TYPE: &str = "control.scope";
+pub(crate) const SCOPE_TYPE: &str = "control.scope";
 
 /// Writes the uses of a flow out.
 pub(super) struct Writer<'a, 'd> {

@@ -156,6 +156,7 @@ pub struct Triggers {
     post_limiter: PostLimiter,
     /// Permits of the posts that wait for answers.
     waiting: FairSemaphore,
+    listeners: reply::AnswerListeners,
 }
 
 impl Triggers {
@@ -173,6 +174,7 @@ impl Triggers {
             refused_posts: RefusedPosts::default(),
             post_limiter: PostLimiter::default(),
             waiting: FairSemaphore::new(reply::MAX_WAITING_POSTS),
+            listeners: reply::AnswerListeners::default(),
         }
     }
 

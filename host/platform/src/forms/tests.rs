@@ -1,3 +1,5 @@
+//! Tests the links of forms: their codes, their uses at the same moment, and their bounds.
+
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::thread;
@@ -129,4 +131,31 @@ fn the_values_of_a_link_are_defaults_that_a_person_may_change() {
     let sent = json!({ "name": "Bob", "to": { "street": "A" } });
     let expected = json!({ "name": "Bob", "size": 2, "to": { "city": "Oslo", "street": "A" }, "odd": 1, "hidden": 7 });
     assert_eq!(merged(prefill, sent), expected);
+}
+
+#[test]
+fn members_of_a_link_without_a_field_are_fixed() {
+    let schema = json!({ "properties": { "name": {}, "to": { "properties": { "city": {} } }, "raw": {} } });
+    let prefill = json!({ "name": "Ada", "price": 10, "to": { "city": "Oslo", "floor": 1 }, "raw": { "a": 1 } });
+    let fixed = |input: Value| fixed_member(Some(&schema), &prefill, &input);
+    for (input, expected) in [
+        (json!({ "price": 1 }), "/price"),
+        (json!({ "price": null }), "/price"),
+        (json!({ "name": "Bob", "to": { "floor": 2 } }), "/to/floor"),
+        (json!({ "to": null }), "/to/floor"),
+        (json!({ "to": [] }), "/to/floor"),
+        (json!({ "trigger": { "type": "cron" } }), "/trigger"),
+    ] {
+        assert_eq!(fixed(input.clone()).as_deref(), Some(expected), "{input}");
+    }
+    for input in [
+        json!({}),
+        json!({ "name": "Bob", "to": { "city": "Rome", "floor": 1, "street": "A" }, "raw": 7 }),
+        json!({ "price": 10, "other": 1 }),
+    ] {
+        assert_eq!(fixed(input.clone()), None, "{input}");
+    }
+    assert_eq!(fixed_member(None, &json!({ "a": 1 }), &json!({ "a": 2 })).as_deref(), Some("/a"));
+    let own = json!({ "properties": { "trigger": {} } });
+    assert_eq!(fixed_member(Some(&own), &json!({}), &json!({ "trigger": 1 })), None, "the flow asks for it");
 }

@@ -27,7 +27,8 @@ use crate::{
         loading,
     },
     posted::{
-        Expects, Head, MAX_POSTED_BYTES, NewVersion, PostError, PostedText, PostedVersion, normal_files, shown_path,
+        Expects, Head, MAX_POSTED_BYTES, NewVersion, PostError, PostedText, PostedVersion, normal_files, normal_path,
+        shown_path,
     },
 };
 
@@ -138,7 +139,10 @@ impl FlowLibrary {
             Some(posted) => (FlowSource::Store, self.posted_text(name, posted)?.files.clone()),
             None => {
                 let flow = self.load(host, name, version)?;
-                let mut files = flow.content.files.clone();
+                let normal = |(path, text): (&String, &String)| {
+                    (normal_path(path).unwrap_or_else(|| path.clone()), text.clone())
+                };
+                let mut files: BTreeMap<_, _> = flow.content.files.iter().map(normal).collect();
                 let cases = self.cases_beside(&file_name(name), &stored.file.display().to_string())?;
                 files.extend(cases.map(|text| (file_name(name), text)));
                 (FlowSource::Folder, files)

@@ -57,8 +57,11 @@ pub enum AccountRefusal {
     /// The tenant of the rule does not exist.
     #[error("the tenant `{0}` of this account does not exist; ask an operator of this server")]
     TenantUnknown(String),
-    /// The store has the maximum number of accounts.
-    #[error("this server has {0} accounts, and that is the limit; ask an operator to delete some")]
+    /// The tenant has its share of the accounts of the store, none of which is idle.
+    #[error(
+        "the tenant of this account has its share of the {0} accounts of this server, and each has an open session or is \
+         disabled; ask an operator to delete some"
+    )]
     TooMany(usize),
     /// The store does not answer.
     #[error("the store of the accounts does not answer; try again later")]

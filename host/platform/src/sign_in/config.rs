@@ -159,8 +159,8 @@ impl SignInFile {
         for (index, issuer) in self.issuers.iter().enumerate() {
             let wrong = |why: String| format!("`issuers[{index}]` (`{}`): {why}", issuer.name.escape_debug());
             issuer.check().map_err(wrong)?;
-            if self.issuers[..index].iter().any(|earlier| earlier.name == issuer.name) {
-                return Err(wrong("another issuer has the same name".to_owned()));
+            for earlier in &self.issuers[..index] {
+                issuer.check_beside(earlier).map_err(wrong)?;
             }
         }
         Ok(())
@@ -189,6 +189,31 @@ impl IssuerSettings {
             return Err(format!("`sessionHours` is a number from 1 to {MAX_SESSION_HOURS}"));
         }
         check_rules(&self.rules)
+    }
+
+    /// Checks that no token is one of two issuers of the file, and that a token of a person is none of a machine.
+    fn check_beside(&self, earlier: &IssuerSettings) -> Result<(), String> {
+        if earlier.name == self.name {
+            return Err("another issuer has the same name".to_owned());
+        }
+        let is_shared = |one: &Option<String>, other: &Option<String>| one.is_some() && one == other;
+        if earlier.issuer != self.issuer {
+            return Ok(());
+        }
+        if is_shared(&self.audience, &earlier.audience) {
+            return Err(format!(
+                "`{}` has the same `issuer` and `audience`, and no token can tell them apart",
+                earlier.name
+            ));
+        }
+        match is_shared(&self.client_id, &earlier.audience) || is_shared(&self.audience, &earlier.client_id) {
+            true => Err(format!(
+                "`clientId` and `audience` must differ from those of `{}`, which has the same `issuer`, so that no ID token \
+                 of a person is one of a machine",
+                earlier.name
+            )),
+            false => Ok(()),
+        }
     }
 
     fn check_names(&self) -> Result<(), String> {
@@ -381,6 +406,24 @@ mod tests {
         for (text, expected) in table {
             let why = SignInFile::parse(&text).unwrap_err();
             assert!(why.contains(expected), "{expected}: {why}");
+        }
+        let two = |keys: [&str; 2]| {
+            let names = ["a", "b"].iter().zip(keys);
+            let all = names.map(|(name, key)| {
+                format!("- {{ name: {name}, issuer: 'https://login.test', {key}, rules: [{RULE}] }}\n")
+            });
+            format!("origins: [https://flows.test]\nissuers:\n{}", all.collect::<String>())
+        };
+        for (keys, expected) in [
+            (["audience: x", "audience: x"], "no token can tell them apart"),
+            (["audience: x", "clientId: x"], "must differ from those of `a`"),
+            (["clientId: x", "audience: x"], "must differ from those of `a`"),
+        ] {
+            let why = SignInFile::parse(&two(keys)).unwrap_err();
+            assert!(why.contains("issuers[1]") && why.contains(expected), "{expected}: {why}");
+        }
+        for keys in [["audience: x", "audience: y"], ["clientId: x", "clientId: x"], ["clientId: x", "audience: y"]] {
+            assert!(SignInFile::parse(&two(keys)).is_ok(), "{keys:?}");
         }
         let machines = rules(RULE).replace("origins: [https://flows.test]", "").replace("clientId", "audience");
         assert!(SignInFile::parse(&machines).is_ok());

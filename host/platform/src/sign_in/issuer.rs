@@ -223,7 +223,9 @@ impl Issuer {
             return Ok(keys.value.clone());
         }
         let earlier = known.keys.as_ref().filter(|keys| keys.at.elapsed() < MAX_STALE).map(|keys| keys.value.clone());
-        let read = match known.pausing() {
+        let paused = known.pausing();
+        let is_asked = paused.is_none();
+        let read = match paused {
             Some(why) => Err(why),
             None => {
                 let read = self.read_keys(known).await;
@@ -238,7 +240,9 @@ impl Issuer {
                 Ok(value)
             }
             (Err(why), Some(earlier)) => {
-                tracing::warn!(issuer = self.settings.name, "the earlier keys of an issuer stay in use: {why}");
+                if is_asked {
+                    tracing::warn!(issuer = self.settings.name, "the earlier keys of an issuer stay in use: {why}");
+                }
                 Ok(earlier)
             }
             (Err(why), None) => Err(why),
@@ -259,7 +263,9 @@ impl Issuer {
         if let Some((_, metadata)) = earlier.as_ref().filter(|(age, _)| *age < MAX_AGE) {
             return Ok(metadata.clone());
         }
-        let read = match known.pausing() {
+        let paused = known.pausing();
+        let is_asked = paused.is_none();
+        let read = match paused {
             Some(why) => Err(why),
             None => {
                 let read = self.read_metadata().await;
@@ -274,7 +280,9 @@ impl Issuer {
                 Ok(value)
             }
             (Err(why), Some((_, earlier))) => {
-                tracing::warn!(issuer = self.settings.name, "the earlier metadata of an issuer stay in use: {why}");
+                if is_asked {
+                    tracing::warn!(issuer = self.settings.name, "the earlier metadata of an issuer stay in use: {why}");
+                }
                 Ok(earlier)
             }
             (Err(why), None) => Err(why),

@@ -15,7 +15,7 @@ use super::{
     issuer::{Issuer, shown},
     pending::Pending,
     rules,
-    token::{Claims, unchecked},
+    token::{Claims, Unchecked, unchecked},
 };
 use crate::{
     Host,
@@ -224,8 +224,8 @@ impl SignIns {
     /// has; no issuer is asked then.
     pub async fn sign_in_machine(&self, token: &str) -> Result<Option<Login>, SignInError> {
         let present = self.present();
-        let Some((name, ends)) = unchecked(token) else { return Ok(None) };
-        let Some(issuer) = present.machine_issuer(&name) else { return Ok(None) };
+        let Some(Unchecked { issuer, audience, ends }) = unchecked(token) else { return Ok(None) };
+        let Some(issuer) = present.machine_issuer(&issuer, audience.as_deref()) else { return Ok(None) };
         let now = self.0.host.now();
         let claims = issuer.check(token, None, now).await?;
         let lasts = ends.saturating_sub(now).clamp(1_000, MAX_MACHINE_SESSION_MS);
@@ -297,9 +297,12 @@ impl Opened {
         self.issuers.iter().find(|issuer| issuer.settings.name == name && issuer.settings.client_id.is_some())
     }
 
-    /// Returns the issuer with this identifier for machines.
-    fn machine_issuer(&self, identifier: &str) -> Option<&Arc<Issuer>> {
-        self.issuers.iter().find(|issuer| issuer.settings.issuer == identifier && issuer.settings.audience.is_some())
+    /// Returns the issuer with this identifier for machines. The file may have it several times, with other audiences.
+    fn machine_issuer(&self, identifier: &str, audience: Option<&str>) -> Option<&Arc<Issuer>> {
+        let of_machines =
+            |issuer: &&Arc<Issuer>| issuer.settings.issuer == identifier && issuer.settings.audience.is_some();
+        let all = || self.issuers.iter().filter(of_machines);
+        all().find(|issuer| issuer.settings.audience.as_deref() == audience).or_else(|| all().next())
     }
 
     /// Returns the address of the console by which a browser has reached it, if the operator has listed it.

@@ -104,12 +104,26 @@ fn check_audience(claims: &Claims, own: &str) -> Result<(), TokenError> {
     if is_own { Ok(()) } else { Err(TokenError::Wrong("is for another audience: see its `aud`, and `audience`")) }
 }
 
-/// Returns the issuer and the end of a token, in milliseconds since 1970. Nothing has checked them.
-pub(super) fn unchecked(token: &str) -> Option<(String, u64)> {
+/// What a token says about itself. Nothing has checked it.
+pub(super) struct Unchecked {
+    pub(super) issuer: String,
+    /// The only audience. `None`: the token has several, or none.
+    pub(super) audience: Option<String>,
+    /// The end in milliseconds since 1970.
+    pub(super) ends: u64,
+}
+
+/// Reads a token of a machine without a check.
+pub(super) fn unchecked(token: &str) -> Option<Unchecked> {
     let payload = token.split('.').nth(1).filter(|_| token.len() <= MAX_MACHINE_TOKEN_BYTES)?;
     let claims: Claims = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()?;
     let ends = claims.get("exp")?.as_f64()? * 1_000.0;
-    Some((claims.get("iss")?.as_str()?.to_owned(), ends as u64))
+    let audience = match claims.get("aud") {
+        Some(Value::Array(all)) if all.len() == 1 => all[0].as_str(),
+        audience => audience.and_then(Value::as_str),
+    };
+    let audience = audience.map(str::to_owned);
+    Some(Unchecked { issuer: claims.get("iss")?.as_str()?.to_owned(), audience, ends: ends as u64 })
 }
 
 /// Checks that an ID token is for this server: alone, or as the authorized party.

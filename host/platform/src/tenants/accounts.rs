@@ -20,7 +20,7 @@ use crate::operate::{
 
 /// The kind of the documents of accounts, by their ids.
 const ACCOUNT: &str = "account";
-/// Maximum number of accounts of a store.
+/// Maximum number of accounts of a store. A tenant may have as many of them as are still free.
 pub const MAX_ACCOUNTS: usize = 10_000;
 /// Maximum number of sessions of an account. A sign-in beyond it removes the oldest.
 pub const MAX_SESSIONS: usize = 20;
@@ -81,6 +81,11 @@ impl Account {
         Subject { issuer: self.issuer.clone(), subject: self.subject.clone() }
     }
 
+    /// Returns true if the account has no open session, and nothing that its next sign-in would not make again.
+    fn is_idle(&self, now: u64) -> bool {
+        !self.disabled && self.sessions.iter().all(|session| now >= session.expires)
+    }
+
     fn row(self, id: String, now: u64) -> AccountRow {
         let (name, sessions) = (self.subject().name(), self.sessions.iter().filter(|one| now < one.expires).count());
         let Account { tenant, scopes, created, last_sign_in, disabled, .. } = self;
@@ -94,7 +99,7 @@ pub(super) fn sign_in(tenants: &Tenants, granted: &Granted) -> Result<Login, Acc
     let made = check_tenant(tenants, granted).and_then(|()| add_session(tenants, granted));
     if let Err(refusal) = &made
         && *refusal != AccountRefusal::Unavailable
-        && tenants.refusals.is_due(&name, tenants.host.now())
+        && tenants.refusals.is_due_for_account(&name, tenants.host.now())
     {
         let log = match refusal {
             AccountRefusal::TenantUnknown(_) => super::OPERATORS,
@@ -127,7 +132,7 @@ fn add_session(tenants: &Tenants, granted: &Granted) -> Result<Login, AccountRef
         if found.as_ref().is_some_and(|(account, _)| account.disabled) {
             return Err(AccountRefusal::Disabled(name));
         }
-        if found.is_none() && is_full(tenants).map_err(unavailable)? {
+        if found.is_none() && !has_room(tenants, &granted.tenant, MAX_ACCOUNTS).map_err(unavailable)? {
             return Err(AccountRefusal::TooMany(MAX_ACCOUNTS));
         }
         let (earlier, version) = found.map_or((None, 0), |(account, version)| (Some(account), version));
@@ -160,10 +165,27 @@ fn add_session(tenants: &Tenants, granted: &Granted) -> Result<Login, AccountRef
     Err(AccountRefusal::Unavailable)
 }
 
-/// Returns whether the store has the maximum number of accounts.
-fn is_full(tenants: &Tenants) -> Result<bool, TenantError> {
-    let found = tenants.document_store().list(tenants.host.tenant(), ACCOUNT, "", MAX_ACCOUNTS)?;
-    Ok(found.len() >= MAX_ACCOUNTS)
+/// Returns whether a tenant may have one more account, if a store has at most this many. A tenant may have as many accounts
+/// as are still free, so that it leaves some to others. If it has its share, the account that was idle for the longest time
+/// is removed.
+fn has_room(tenants: &Tenants, tenant: &str, most: usize) -> Result<bool, TenantError> {
+    let (all, now) = (tenants.all::<Account>(ACCOUNT)?, tenants.host.now());
+    let free = most.saturating_sub(all.len());
+    let own: Vec<_> = all.into_iter().filter(|(_, account)| account.tenant == tenant).collect();
+    if own.len() < free {
+        return Ok(true);
+    }
+    let idle = own.into_iter().filter(|(_, account)| account.is_idle(now));
+    let Some((id, _)) = idle.min_by_key(|(_, account)| account.last_sign_in) else { return Ok(false) };
+    // Another process may have used or removed it since.
+    if let Some((account, version)) = tenants.get::<Account>(ACCOUNT, &id)?.filter(|(account, _)| account.is_idle(now))
+        && tenants.put::<Account>(ACCOUNT, &id, None, version)?
+    {
+        let ended: Vec<_> = account.sessions.iter().map(|session| session.id.clone()).collect();
+        remove_tokens(tenants, &ended)?;
+        tenants.note_by("host", tenant, "account.delete", &account.subject().name(), Outcome::Done)?;
+    }
+    Ok(true)
 }
 
 /// Divides the sessions of an account into those that go on beside a new one, and the ids of the others.
@@ -200,16 +222,16 @@ fn remove_tokens(tenants: &Tenants, ids: &[String]) -> Result<(), TenantError> {
     Ok(())
 }
 
-/// Ends the sessions of an account that the rules do not admit any more, if it exists. Adds an audit entry.
+/// Ends the sessions of an account that the rules do not admit any more, if it exists. Adds an audit entry: at most once a
+/// minute for an account, and for all strangers of an issuer together, who may be as many as they like.
 pub(super) fn end_sessions(tenants: &Tenants, subject: &Subject) -> Result<(), AccountRefusal> {
     let name = subject.name();
-    let ended = change(tenants, &subject.id(), |_| {});
-    let log = match ended {
-        Ok(account) => account.tenant,
-        Err(TenantError::UnknownAccount(_)) => super::OPERATORS.to_owned(),
+    let (log, counted) = match change(tenants, &subject.id(), |_| {}) {
+        Ok(account) => (account.tenant, name.as_str()),
+        Err(TenantError::UnknownAccount(_)) => (super::OPERATORS.to_owned(), subject.issuer.as_str()),
         Err(_) => return Err(AccountRefusal::Unavailable),
     };
-    if tenants.refusals.is_due(&name, tenants.host.now()) {
+    if tenants.refusals.is_due_for_account(counted, tenants.host.now()) {
         let noted = tenants.note_by(&name, &log, "account.sign-in", "no_rule", Outcome::Refused);
         noted.map_err(|_| AccountRefusal::Unavailable)?;
     }
@@ -230,11 +252,15 @@ fn change(tenants: &Tenants, id: &str, set: impl FnOnce(&mut Account)) -> Result
 }
 
 /// Returns the reason why a session of an account is not valid, or `None` if it is.
-pub(super) fn refusal(tenants: &Tenants, id: &str) -> Result<Option<Refusal>, AuthError> {
+///
+/// A session counts only while its account lists it. So it ends also if its token cannot be removed, because the store or
+/// the process fails at that moment.
+pub(super) fn refusal(tenants: &Tenants, id: &str, session: &str) -> Result<Option<Refusal>, AuthError> {
     let account = tenants.get::<Account>(ACCOUNT, id).map_err(|_| AuthError::Unavailable)?;
     Ok(match account {
-        None => Some(Refusal::TokenUnknown),
-        Some((account, _)) => account.disabled.then_some(Refusal::AccountDisabled),
+        Some((account, _)) if account.disabled => Some(Refusal::AccountDisabled),
+        Some((account, _)) if account.sessions.iter().any(|listed| listed.id == session) => None,
+        Some(_) | None => Some(Refusal::TokenUnknown),
     })
 }
 
@@ -273,4 +299,91 @@ fn remove(tenants: &Tenants, id: &str) -> Result<(), TenantError> {
 pub(super) fn remove_of(tenants: &Tenants, tenant: &str) -> Result<(), TenantError> {
     let all = tenants.all::<Account>(ACCOUNT)?;
     all.iter().filter(|(_, account)| account.tenant == tenant).try_for_each(|(id, _)| remove(tenants, id))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+    use crate::{Host, operate::identity::Identify};
+
+    fn tenants() -> Tenants {
+        let tenants = Tenants::of(&Host::builder().build().unwrap());
+        ["a", "b"].iter().for_each(|name| tenants.create(name).unwrap());
+        tenants
+    }
+
+    fn subject(name: &str) -> Subject {
+        Subject { issuer: "company".into(), subject: name.into() }
+    }
+
+    fn granted(name: &str, tenant: &str, lasts: u64) -> Granted {
+        let scopes = vec!["run:read".to_owned()];
+        Granted { subject: subject(name), tenant: tenant.into(), scopes, lasts, is_machine: false }
+    }
+
+    #[test]
+    fn a_session_that_its_account_does_not_list_has_ended() {
+        let tenants = tenants();
+        let login = sign_in(&tenants, &granted("ada", "a", 60_000)).unwrap();
+        let caller = tenants.identify(Some(&login.token)).unwrap();
+        assert_eq!(tenants.refusal(&caller), Ok(None));
+        // The process has died before it removed the token.
+        let id = subject("ada").id();
+        let (account, version) = tenants.get::<Account>(ACCOUNT, &id).unwrap().unwrap();
+        assert!(tenants.put(ACCOUNT, &id, Some(&Account { sessions: Vec::new(), ..account }), version).unwrap());
+        assert_eq!(tenants.identify(Some(&login.token)).unwrap_err(), AuthError::Unknown);
+        assert_eq!(tenants.refusal(&caller), Ok(Some(Refusal::TokenUnknown)));
+        // A later account of the same person does not bring it back.
+        sign_in(&tenants, &granted("ada", "a", 60_000)).unwrap();
+        assert_eq!(tenants.identify(Some(&login.token)).unwrap_err(), AuthError::Unknown);
+    }
+
+    #[test]
+    fn a_tenant_leaves_accounts_to_others_and_its_idle_ones_give_way() {
+        let (tenants, most) = (tenants(), 9);
+        let has_room = |tenant: &str| has_room(&tenants, tenant, most).unwrap();
+        let mut made = 0;
+        while has_room("a") {
+            made += 1;
+            sign_in(&tenants, &granted(&format!("job-{made}"), "a", 60_000)).unwrap();
+        }
+        assert_eq!((made, has_room("b")), (5, true), "a tenant alone gets a half");
+        let count = || list(&tenants, Some("a")).unwrap().len();
+        assert_eq!(count(), made, "accounts with sessions stay");
+        for (name, is_disabled) in [("job-2", true), ("job-3", false)] {
+            let id = subject(name).id();
+            let change = |account: &mut Account| account.disabled = is_disabled;
+            super::change(&tenants, &id, change).unwrap();
+        }
+        assert!(has_room("a"), "an account without a session gives way");
+        let left: Vec<_> = list(&tenants, Some("a")).unwrap().into_iter().map(|row| row.name).collect();
+        assert!(left.contains(&"oidc:company:job-2".to_owned()), "a disabled one stays: {left:?}");
+        assert_eq!((left.len(), left.contains(&"oidc:company:job-3".to_owned())), (made - 1, false));
+        let log = tenants.audit("a", 0, 100).unwrap();
+        let noted = log.iter().filter(|entry| entry.action == "account.delete" && entry.actor == "host").count();
+        assert_eq!(noted, 1);
+    }
+
+    #[test]
+    fn strangers_of_an_issuer_fill_no_log_and_hide_no_rejected_token() {
+        let tenants = tenants();
+        (0..2_000).for_each(|n| end_sessions(&tenants, &subject(&format!("stranger-{n}"))).unwrap());
+        let refused = |tenant: &str, action: &str| {
+            let log = tenants.audit(tenant, 0, 100).unwrap();
+            log.iter().filter(|entry| entry.action == action && entry.outcome == Outcome::Refused).count()
+        };
+        assert_eq!(refused(super::super::OPERATORS, "account.sign-in"), 1);
+        let token = tenants.create_token("a", &[], "", None).unwrap();
+        let wrong = format!("fct_{}_0", token.id);
+        assert_eq!(tenants.identify(Some(&wrong)).unwrap_err(), AuthError::Unknown);
+        assert_eq!(refused("a", "token.refused"), 1);
+        // Accounts that a rule admits are many, too, and one after the other is refused.
+        tenants.enable("b", false).unwrap();
+        (0..2_000).for_each(|n| drop(sign_in(&tenants, &granted(&format!("job-{n}"), "b", 60_000)).unwrap_err()));
+        let token = tenants.create_token("a", &[], "", None).unwrap();
+        assert_eq!(tenants.identify(Some(&format!("fct_{}_0", token.id))).unwrap_err(), AuthError::Unknown);
+        assert_eq!(refused("a", "token.refused"), 2);
+    }
 }

@@ -44,6 +44,9 @@ pub enum CodeError {
         "only a token of a tenant makes codes, and neither the login of a browser nor a token of the operators does"
     )]
     NotAToken,
+    /// The caller's token has no scopes, so that a login could do nothing.
+    #[error("the token has no scopes, so that a login with its code could do nothing; use another token")]
+    NoScopes,
     /// The tenant has too many codes.
     #[error("the tenant has {MAX_OPEN_CODES} codes that were not used: use one, or try again in two minutes")]
     TooMany,
@@ -88,7 +91,12 @@ pub fn create_code_for(tenants: &Tenants, caller: &Caller, scopes: &[String]) ->
         return Err(CodeError::TooMany);
     }
     let own = caller.scopes.names();
-    Ok(add_code(tenants, tenant, if scopes.is_empty() { &own[..] } else { scopes }, Some(id))?)
+    let scopes = if scopes.is_empty() { &own[..] } else { scopes };
+    // Without scopes, a code of the operator has all of them.
+    if scopes.is_empty() {
+        return Err(CodeError::NoScopes);
+    }
+    Ok(add_code(tenants, tenant, scopes, Some(id))?)
 }
 
 /// Stores a new code.
@@ -183,11 +191,11 @@ pub(super) fn log_out(tenants: &Tenants, caller: &Caller) -> Result<(), AuthErro
     }
 }
 
-/// Returns the reason why the parent or the account of a token is not valid. Returns `None` if it is, or if the token has
-/// neither.
-pub(super) fn parent_refusal(tenants: &Tenants, token: &Token) -> Result<Option<Refusal>, AuthError> {
+/// Returns the reason why the parent or the account of the token with this id is not valid. Returns `None` if it is, or if
+/// the token has neither.
+pub(super) fn parent_refusal(tenants: &Tenants, id: &str, token: &Token) -> Result<Option<Refusal>, AuthError> {
     if let Some(account) = &token.account {
-        return accounts::refusal(tenants, account);
+        return accounts::refusal(tenants, account, id);
     }
     let Some(parent) = &token.parent else { return Ok(None) };
     let parent = tenants.get::<Token>(TOKEN, parent).map_err(|_| AuthError::Unavailable)?;
@@ -201,7 +209,7 @@ pub(super) fn refusal(tenants: &Tenants, caller: &Caller) -> Result<Option<Refus
     let Some((token, _)) = token.filter(|(token, _)| *token.tenant == *caller.tenant.as_str()) else {
         return Ok(Some(Refusal::TokenUnknown));
     };
-    let of_parent = parent_refusal(tenants, &token)?;
+    let of_parent = parent_refusal(tenants, id, &token)?;
     if let Some(refusal) = token.refusal_at(tenants.host.now()).or(of_parent) {
         return Ok(Some(refusal));
     }
@@ -265,6 +273,15 @@ mod tests {
         let code = create_code(&tenants, "a", &["run:read".into()]).unwrap();
         tenants.enable("a", false).unwrap();
         assert_eq!(log_in(&tenants, &code), Err(AuthError::Unknown));
+    }
+
+    #[test]
+    fn a_token_without_scopes_makes_no_code() {
+        let tenants = tenants();
+        let token = tenants.create_token("a", &[], "", None).unwrap().token;
+        let caller = tenants.identify(Some(&token)).unwrap();
+        assert!(matches!(create_code_for(&tenants, &caller, &[]), Err(CodeError::NoScopes)));
+        assert!(tenants.all::<Code>(CODE).unwrap().is_empty());
     }
 
     #[test]

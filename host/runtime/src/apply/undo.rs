@@ -43,11 +43,22 @@ pub(super) fn hand_up(state: &mut RunState, id: ScopeId) {
     }
 }
 
-/// Begins to undo the tasks of a scope.
-pub(super) fn begin(state: &mut RunState, scope: ScopeId, end: &Unsuccessful) {
-    let scope = state.scope_mut(scope);
+/// Begins to undo the tasks of a scope. The time limit of its owner stands still.
+pub(super) fn begin(state: &mut RunState, id: ScopeId, end: &Unsuccessful, ts: u64) {
+    let deadline = state.scope(id).owner.and_then(|owner| state.task_mut(owner).deadline.take());
+    let left_ms = deadline.map(|deadline| deadline.saturating_sub(ts));
+    let scope = state.scope_mut(id);
     scope.undoable.sort_by_key(|undoable| undoable.order);
-    scope.undos = Some(Box::new(Undos { end: end.clone(), live: None, ended: Vec::new() }));
+    scope.undos = Some(Box::new(Undos { end: end.clone(), live: None, left_ms, ended: Vec::new() }));
+}
+
+/// Lets the time limit of an owner go on, when a pass whose tasks were undone ends.
+pub(super) fn release(state: &mut RunState, id: ScopeId, ts: u64) {
+    let scope = state.scope(id);
+    let left_ms = scope.undos.as_ref().and_then(|undos| undos.left_ms);
+    if let (Some(left_ms), Some(owner)) = (left_ms, scope.owner) {
+        state.task_mut(owner).deadline = Some(ts.saturating_add(left_ms));
+    }
 }
 
 /// Adds the scope of the task that undoes the last task of the scope `within` that is not undone.

@@ -1,13 +1,20 @@
 //! The timers of a run, and the sleep until the next one.
 
 use std::{
+    collections::HashMap,
     sync::Arc,
     task::{Context, Poll},
 };
 
 use futures_util::{FutureExt, future::BoxFuture};
 
-use crate::{outstanding::Timer, ports::Timers, state::RunState, timing::TimerHeap};
+use crate::{
+    fact::{ScopeId, TaskKey},
+    outstanding::Timer,
+    ports::Timers,
+    state::RunState,
+    timing::TimerHeap,
+};
 
 /// When the next timer of an idle run continues it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,12 +31,14 @@ pub(super) enum NextDue {
 pub(super) struct Clock {
     clock: Arc<dyn Timers>,
     heap: TimerHeap,
+    /// The owners whose time limits stand still, by the scopes of the undos in progress.
+    held: HashMap<ScopeId, TaskKey>,
     sleeping: Option<(u64, BoxFuture<'static, ()>)>,
 }
 
 impl Clock {
     pub(super) fn new(clock: Arc<dyn Timers>) -> Clock {
-        Clock { clock, heap: TimerHeap::default(), sleeping: None }
+        Clock { clock, heap: TimerHeap::default(), held: HashMap::new(), sleeping: None }
     }
 
     /// Returns the current time in milliseconds since 1970.
@@ -45,6 +54,20 @@ impl Clock {
     /// Adds a timer, if the state has it.
     pub(super) fn add(&mut self, state: &RunState, timer: Timer) {
         self.heap.add(state, timer);
+    }
+
+    /// Notes that the time limit of an owner stands still while the task of the scope `undo` undoes another one.
+    pub(super) fn hold(&mut self, state: &RunState, undo: ScopeId) {
+        let within = state.scopes.get(&undo).and_then(|scope| Some(scope.undoing.as_ref()?.within));
+        let owner = within.and_then(|within| state.scopes.get(&within)?.owner);
+        self.held.extend(owner.map(|owner| (undo, owner)));
+    }
+
+    /// Adds the time limit of an owner again, if the undo that has ended was the last one.
+    pub(super) fn release(&mut self, state: &RunState, undo: ScopeId) {
+        if let Some(owner) = self.held.remove(&undo) {
+            self.heap.add(state, Timer::Total { task: owner });
+        }
     }
 
     /// Returns the timer that is due first.

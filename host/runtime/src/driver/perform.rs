@@ -47,6 +47,8 @@ impl Driver {
                 Fact::AttemptStarted { task } | Fact::TaskResumed { task } | Fact::AttemptRepeated { task } => {
                     self.start(*task);
                 }
+                Fact::UndoStarted { scope, .. } => self.clock.hold(&self.state, *scope),
+                Fact::UndoEnded { scope } => self.clock.release(&self.state, *scope),
                 Fact::TaskPaused { task, pause, .. } => self.paused(*task, &pause.until),
                 Fact::TaskRetrying { task, .. } => {
                     self.attempts.withdraw(*task);
@@ -94,6 +96,9 @@ impl Driver {
         self.flush().await;
         if self.state.park_reason().is_some() {
             return;
+        }
+        for undo in self.state.scopes.iter().filter(|(_, scope)| scope.undoing.is_some()).map(|(id, _)| *id) {
+            self.clock.hold(&self.state, undo);
         }
         for outstanding in outstanding(&self.state) {
             match outstanding {

@@ -2,7 +2,7 @@
 
 use std::{fmt, num::ParseIntError, str::FromStr};
 
-use flowcell_contract::{RunId, code};
+use flowcell_contract::RunId;
 use flowcell_flow::{
     is_flow_name,
     labels::{LabelError, check_stored_label},
@@ -84,7 +84,8 @@ impl Filter {
         if self.text.as_deref().is_some_and(|text| !text.contains(char::is_alphanumeric)) {
             return Err("`text` needs a word of letters or digits".into());
         }
-        self.check_status()
+        self.check_status()?;
+        self.check_lineage()
     }
 
     fn check_numbers(&self) -> Result<(), String> {
@@ -118,25 +119,12 @@ impl Filter {
         Ok(())
     }
 
-    /// Checks the status, and the members that only runs with some statuses have.
     fn check_status(&self) -> Result<(), String> {
-        let Some(status) = self.status.as_deref() else { return self.check_lineage() };
-        if !STATUSES.contains(&status) {
-            let names = STATUSES.map(|name| format!("`{}`", if name == "active" { "running" } else { name }));
-            return Err(format!("`status` must be one of {}", names.join(", ")));
+        if self.status.as_deref().is_none_or(|status| STATUSES.contains(&status)) {
+            return Ok(());
         }
-        let is_paused = ["parked", "needs_attention"].contains(&status);
-        let has_error = status == "failed" || is_paused && self.error.as_deref() == Some(code::QUOTA_EXCEEDED);
-        let of_failed = [("text", self.text.is_some()), ("node", self.node.is_some())];
-        let wrong = [("error", self.error.is_some() && !has_error)].into_iter();
-        let mut wrong = wrong.chain(of_failed.map(|(member, given)| (member, given && status != "failed")));
-        match wrong.find(|(_, is_wrong)| *is_wrong) {
-            Some((member, _)) => Err(format!(
-                "`{member}` selects failed runs only, so no run with this status matches: leave `status` out, or use \
-                 `failed`"
-            )),
-            None => self.check_lineage(),
-        }
+        let names = STATUSES.map(|name| format!("`{}`", if name == "active" { "running" } else { name }));
+        Err(format!("`status` must be one of {}", names.join(", ")))
     }
 
     fn check_lineage(&self) -> Result<(), String> {
@@ -258,9 +246,6 @@ mod tests {
             (Filter { error: text("no\nanswer"), ..all() }, "`error` must"),
             (Filter { text: text(" ?! "), ..all() }, "`text` needs a word"),
             (Filter { status: text("done"), ..all() }, "`status` must be one of `running`"),
-            (Filter { status: text("parked"), text: text("x"), ..all() }, "`text` selects failed runs only"),
-            (Filter { status: text("active"), node: text("x"), ..all() }, "`node` selects failed runs only"),
-            (Filter { status: text("parked"), error: text("x"), ..all() }, "`error` selects failed runs only"),
             (Filter { parent: run("a"), retry_of: run("b"), ..all() }, "select no run together"),
             (labels(&[("a", "x"), ("a", "y")]), "two values"),
             (labels(&[("a b", "x")]), "label name"),

@@ -53,6 +53,16 @@ pub enum NoStart {
         /// A node that asks: the first node itself, or one after it.
         gate: NodeId,
     },
+    /// The run to repeat has not ended, and may undo a node that the new run would keep.
+    #[error(
+        "the run `{run}` has not ended, and may undo `{node}`, which this run would keep; end it, or begin at `{node}`"
+    )]
+    NotEnded {
+        /// The run to repeat.
+        run: RunId,
+        /// The node that would be kept.
+        node: NodeId,
+    },
     /// Another run that repeats a part of the same run keeps a node that can be undone.
     #[error(
         "the run `{by}`, which repeats a part of `{run}`, has taken over `{node}` and undoes it if it fails; \

@@ -56,7 +56,7 @@ impl FlowRunner {
     /// another node: an answer at a gate, or about a call of an agent. That other node then runs again, too, with
     /// everything after it, unless `keep_answers` is true.
     pub fn retry(world: Arc<World>, run: &RunId, repeat: Repeat, options: RunOptions) -> Result<FlowRunner, OpenError> {
-        let Before { input, version, labels, pin, .. } = Before::read(&world, run)?;
+        let Before { input, version, labels, pin, has_ended, .. } = Before::read(&world, run)?;
         let flow = world.flows.repeated(&pin).map_err(OpenError::Pin)?;
         let Repeat { from, keep_answers, renames } = repeat;
         if !renames.is_empty() {
@@ -74,7 +74,7 @@ impl FlowRunner {
         let repeated = Repeated { run: Some(run.clone()), part: again.clone().zip(kept), labels };
         let runner = FlowRunner::repeating(repeated, flow, world, RunOptions { input, version, ..options })?;
         match runner.is_new() {
-            true => check_not_taken_over(&runner.world, run, &graph, &undoable)?,
+            true => check_not_taken_over(&runner.world, (run, has_ended), &graph, &undoable)?,
             false => check_repeats(&runner, run, again.as_ref(), version)?,
         }
         Ok(runner)
@@ -104,7 +104,7 @@ impl FlowRunner {
         let options = RunOptions { input: before.input, version: other.version, ..options };
         let runner = FlowRunner::repeating(repeated, other.flow, world, options)?;
         match runner.is_new() {
-            true => check_not_taken_over(&runner.world, run, &before.graph, &undoable)?,
+            true => check_not_taken_over(&runner.world, (run, before.has_ended), &before.graph, &undoable)?,
             false => check_repeats(&runner, run, Some(&again), other.version)?,
         }
         Ok(runner)
@@ -129,6 +129,7 @@ struct Before {
     labels: Labels,
     pin: Pin,
     graph: Arc<Graph>,
+    has_ended: bool,
 }
 
 impl Before {
@@ -143,7 +144,8 @@ impl Before {
         }
         let before = FlowRunner::resume(world.clone(), run.clone(), RunOptions::default())?;
         let input = before.driver.state.input().cloned().unwrap_or_default();
-        Ok(Before { input, version, labels, pin: before.pin.clone(), graph: before.graph().clone() })
+        let has_ended = before.driver.state.end().is_some();
+        Ok(Before { input, version, labels, pin: before.pin.clone(), graph: before.graph().clone(), has_ended })
     }
 
     fn plan(&self, world: &World, run: &RunId, other: &OtherVersion, repeat: &Repeat) -> Result<RetryPlan, OpenError> {
@@ -174,16 +176,18 @@ fn keeps(part: &InVersion, name: &NodeId) -> bool {
     part.kept.contains(part.names.get(name).unwrap_or(name))
 }
 
-/// Refuses to keep the outputs of the nodes in `undoable` if another run has taken one of them over. The other run undoes
-/// the node if it fails, and so would this one: then one of them would rely on what the other has undone.
+/// Refuses to keep the outputs of the nodes in `undoable` if the earlier run has not ended, or another run has taken one of
+/// them over. The other run undoes the node if it fails, and so would this one: then one of them would rely on what the
+/// other has undone.
 fn check_not_taken_over(
     world: &World,
-    run: &RunId,
+    (run, has_ended): (&RunId, bool),
     graph: &Graph,
     undoable: &HashSet<NodeIx>,
 ) -> Result<(), OpenError> {
-    if undoable.is_empty() {
-        return Ok(());
+    let Some(first) = undoable.iter().min() else { return Ok(()) };
+    if !has_ended {
+        return Err(NoStart::NotEnded { run: run.clone(), node: graph.name_of(*first).clone() }.into());
     }
     for by in world.journal.repeats_of(&world.tenant, run)? {
         let Some(again) = world.journal.find(&world.tenant, &by)?.and_then(|record| record.again) else { continue };

@@ -32,6 +32,8 @@ pub(crate) struct Undos {
     pub(crate) end: Unsuccessful,
     /// The undo in progress.
     pub(crate) live: Option<ScopeId>,
+    /// The milliseconds that were left of the time limit of the scope's owner. The limit stands still during undos.
+    pub(crate) left_ms: Option<u64>,
     /// The addresses of the tasks whose undo has ended, and whether they are undone.
     pub(crate) ended: Vec<(String, bool)>,
 }

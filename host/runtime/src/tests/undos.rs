@@ -259,6 +259,29 @@ fn nothing_ends_undos_early() {
     assert_eq!((result.status, undone(&result)), (RunStatus::Cancelled, vec!["n0".to_owned()]));
 }
 
+/// The time limit of a scope stands still while its tasks are undone, and goes on with the next attempt.
+#[test]
+fn undos_are_outside_the_time_limit_of_their_scope() {
+    let with_limit = |attempts: u32, inner: Vec<Plan>, limit: Option<u64>| {
+        let inner = chain(inner).with_undo(0, Plan::After(5_000));
+        let body = flow(vec![owner(Plan::Scope(attempts), inner)], vec![]);
+        let case = Case::changed(&body, FlowPolicy::default(), |graph| {
+            graph.nodes[0].policy.total_timeout_ms = limit;
+            graph.nodes[0].policy.retry =
+                Retry { max_attempts: attempts, backoff_ms: 0, on: RetryOn::Any, ..Retry::default() };
+        });
+        let result = case.run();
+        let end = result.events.last().unwrap().ts;
+        (result.error.clone().unwrap().failure.code, undone(&result).len(), end)
+    };
+    let without = with_limit(1, vec![Plan::Done, Plan::Fail], None);
+    assert_eq!(with_limit(1, vec![Plan::Done, Plan::Fail], Some(1_000)), without);
+    assert_eq!((without.1, without.2), (1, 5_000));
+    // 600 ms, the undo of 5 s, the 400 ms that are left, and another undo.
+    let (code, undos, end) = with_limit(2, vec![Plan::Done, Plan::After(600), Plan::Fail], Some(1_000));
+    assert_eq!((code.as_str(), undos, end), ("total_timeout", 2, 11_000));
+}
+
 /// A failed undo waits for a person, who repeats it, records its output, or leaves the task as it is.
 #[test]
 fn a_person_decides_about_a_failed_undo() {
@@ -343,4 +366,21 @@ fn one_run_takes_over_what_can_be_undone() {
     block(retry("run-2", "n2", "run-5").unwrap().run());
     let ran: Vec<_> = case.given.inputs.lock().unwrap().iter().map(|(at, _)| at.clone()).collect();
     assert_eq!(ran, ["n1", "n2", "n1", "n2"]);
+}
+
+/// A run that waits may still undo its nodes, so no other run takes them over.
+#[test]
+fn a_run_that_has_not_ended_keeps_what_can_be_undone() {
+    let body = chain(vec![Plan::Done, Plan::Done, Plan::Fail]).with_undo(1, Plan::Fail);
+    let case = Case::new(&body, FlowPolicy::default());
+    assert_eq!(case.run().status, RunStatus::Parked, "the undo has failed");
+    let retry = |from: &str| {
+        let repeat = Repeat { from: Some(from.into()), ..Repeat::default() };
+        FlowRunner::retry(case.world.clone(), &"run-1".into(), repeat, RunOptions::default())
+    };
+    assert_eq!(
+        retry("n2").err().unwrap().to_string(),
+        "the run `run-1` has not ended, and may undo `n1`, which this run would keep; end it, or begin at `n1`"
+    );
+    assert!(retry("n1").is_ok(), "nothing that can be undone is kept");
 }

@@ -457,6 +457,7 @@ impl From<StartError> for ApiError {
             }
             StartError::Open(OpenError::NoNode(NoStart::KeepsNothing { .. })) => conflict("no_answer_kept"),
             StartError::Open(OpenError::NoNode(NoStart::TakenOver { .. })) => conflict("node_taken_over"),
+            StartError::Open(OpenError::NoNode(NoStart::NotEnded { .. })) => conflict("run_not_ended"),
             StartError::Open(
                 OpenError::OtherInput(_)
                 | OpenError::OtherFlow(..)

@@ -127,7 +127,7 @@ pub(crate) async fn show_files(
 
 /// Change the files beside a flow of the shared store, as a new version with the same text
 #[utoipa::path(post, path = "/v1/flows/{name}/files", tag = "flows", operation_id = "change_files_beside_flow",
-    params(("name" = String, Path,)), request_body = FileChanges,
+    params(("name" = String, Path,)), request_body(content = FileChanges, description = "optional"),
     responses((status = 201, body = FlowView, headers(("location" = String))), (status = "default", body = ErrorBody)))]
 pub(crate) async fn change_files(
     request: Request,

@@ -4,10 +4,9 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 
 /// The prefix that makes a browser accept the cookie only over TLS, and only from this very host.
 const SECURE_PREFIX: &str = "__Host-";
-/// The prefix that makes a browser accept the cookie of a sign-in only over TLS. It has a path, so it cannot have the other
-/// prefix.
-const SECURE_PATH_PREFIX: &str = "__Secure-";
-/// The path of the cookie of a sign-in: the page that issuers send browsers to.
+/// The path of the cookie of a sign-in without TLS: the page that issuers send browsers to. A cookie with [`SECURE_PREFIX`]
+/// has no path. The prefix counts for more, because another site of the same domain can plant any other cookie, and sign a
+/// person in to an account of its own.
 const SIGN_IN_PATH: &str = "/console/sign-in/callback";
 /// The older header by which a proxy names the protocol of its client. The newer one is `Forwarded`.
 pub(crate) const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -38,7 +37,7 @@ impl LoginCookie {
 
     /// Returns the cookie of the sign-in that a browser has begun.
     pub(crate) fn sign_in<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
-        value(headers, SECURE_PATH_PREFIX, &self.sign_in_name())
+        value(headers, SECURE_PREFIX, &self.sign_in_name())
     }
 
     fn sign_in_name(&self) -> String {
@@ -48,9 +47,10 @@ impl LoginCookie {
     /// Returns the header that sets the cookie of a sign-in for this many milliseconds. Browsers send it when the issuer
     /// sends them back, so it is not strict.
     pub(crate) fn set_sign_in(&self, request: &HeaderMap, sign_in: &str, lasts: u64) -> Option<HeaderValue> {
-        let (prefix, secure) = if is_encrypted(request) { (SECURE_PATH_PREFIX, "; Secure") } else { ("", "") };
+        let (prefix, path, secure) =
+            if is_encrypted(request) { (SECURE_PREFIX, "/", "; Secure") } else { ("", SIGN_IN_PATH, "") };
         let (name, seconds) = (self.sign_in_name(), lasts / 1_000);
-        let rest = format!("HttpOnly; SameSite=Lax; Path={SIGN_IN_PATH}; Max-Age={seconds}{secure}");
+        let rest = format!("HttpOnly; SameSite=Lax; Path={path}; Max-Age={seconds}{secure}");
         HeaderValue::from_str(&format!("{prefix}{name}={sign_in}; {rest}")).ok()
     }
 
@@ -127,6 +127,29 @@ mod tests {
     }
 
     #[test]
+    fn no_other_site_plants_the_cookie_of_a_sign_in_over_tls() {
+        let cookie = LoginCookie::new(443);
+        let mut headers = HeaderMap::new();
+        let set = |headers: &HeaderMap| cookie.set_sign_in(headers, "t", 600_000).unwrap().to_str().unwrap().to_owned();
+        let plain = "flowcell_443_sign_in=t; HttpOnly; SameSite=Lax; Path=/console/sign-in/callback; Max-Age=600";
+        assert_eq!(set(&headers), plain);
+        headers.insert(header::COOKIE, HeaderValue::from_static("flowcell_443=t; flowcell_443_sign_in=s"));
+        assert_eq!((cookie.sign_in(&headers), cookie.token("/v1/runs", &headers)), (Some("s"), Some("t")));
+        note_tls(&mut headers, false);
+        let secure = "__Host-flowcell_443_sign_in=t; HttpOnly; SameSite=Lax; Path=/; Max-Age=600; Secure";
+        assert_eq!(set(&headers), secure);
+        for (line, expected) in [
+            ("flowcell_443_sign_in=t", None),
+            ("__Secure-flowcell_443_sign_in=t", None),
+            ("__Secure-flowcell_443_sign_in=planted; __Host-flowcell_443_sign_in=t", Some("t")),
+        ] {
+            headers.insert(header::COOKIE, HeaderValue::from_static(line));
+            assert_eq!(cookie.sign_in(&headers), expected, "{line}");
+            assert_eq!(cookie.token("/v1/runs", &headers), None, "{line}");
+        }
+    }
+
+    #[test]
     fn the_cookie_needs_tls_behind_a_proxy_with_tls() {
         let cookie = LoginCookie::new(7171);
         let set = |name: &'static str, value: &'static str| {
@@ -138,22 +161,6 @@ mod tests {
         for (name, value) in [("x-forwarded-proto", "https"), ("forwarded", "for=10.0.0.1;proto=https")] {
             assert_eq!(set(name, value), format!("__Host-{plain}; Secure"));
         }
-    }
-
-    #[test]
-    fn the_cookie_of_a_sign_in_is_sent_to_one_page_alone() {
-        let cookie = LoginCookie::new(7171);
-        let mut headers = HeaderMap::new();
-        let plain = cookie.set_sign_in(&headers, "s", 600_000).unwrap();
-        let expected = "flowcell_7171_sign_in=s; HttpOnly; SameSite=Lax; Path=/console/sign-in/callback; Max-Age=600";
-        assert_eq!(plain, expected);
-        headers.insert(header::COOKIE, HeaderValue::from_static("flowcell_7171=t; flowcell_7171_sign_in=s"));
-        assert_eq!((cookie.sign_in(&headers), cookie.token("/v1/runs", &headers)), (Some("s"), Some("t")));
-        note_tls(&mut headers, false);
-        assert_eq!(cookie.sign_in(&headers), None, "over TLS the name needs its prefix");
-        assert_eq!(cookie.set_sign_in(&headers, "s", 600_000).unwrap(), format!("__Secure-{expected}; Secure"));
-        headers.append(header::COOKIE, HeaderValue::from_static("__Secure-flowcell_7171_sign_in=own"));
-        assert_eq!(cookie.sign_in(&headers), Some("own"));
     }
 
     #[test]

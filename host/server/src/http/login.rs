@@ -107,7 +107,8 @@ pub(crate) async fn create_code(
     }
     let made = request.blocking(move |request| {
         login::create_code_for(&tenants_as(request), &request.caller, &scopes).map_err(|error| match error {
-            CodeError::NotAToken => ApiError::new(StatusCode::FORBIDDEN, "forbidden", error),
+            CodeError::NotAToken => ApiError::new(StatusCode::CONFLICT, "conflict", error),
+            CodeError::NoScopes => ApiError::new(StatusCode::FORBIDDEN, "forbidden", error),
             CodeError::TooMany => ApiError::busy("too_many_requests", error),
             CodeError::Tenant(error) => error.into(),
         })

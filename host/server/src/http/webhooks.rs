@@ -25,7 +25,7 @@ use super::{
     seats::counted_address,
 };
 use flowcell_platform::triggers::{
-    reply::{AwaitedReply, Reply},
+    reply::{AwaitedReply, Reply, wait_for_reply},
     webhook::{POST_BYTES, PostResult},
 };
 
@@ -90,7 +90,7 @@ fn view(status: StatusCode, run: Option<&RunId>, challenge: Option<String>) -> R
 async fn reply(app: &App, post: &AwaitedReply) -> Result<Response, ApiError> {
     let mut ends = app.ends.subscribe();
     let reply = tokio::select! {
-        reply = app.triggers.reply(post, &app.journals) => reply,
+        reply = wait_for_reply(&app.triggers, post, &app.journals) => reply,
         () = wait_for_server_end(&mut ends) => Reply::Late,
     };
     let run = post.run();

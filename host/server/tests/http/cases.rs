@@ -119,7 +119,8 @@ fn hostile_cases_end_within_their_limits() {
     refused("cases: [{ name: a, expect: { status: done } }]", "unknown status");
     refused(&format!("cases:\n{}", "- { name: a }\n".repeat(10_000)), "10000 cases, and a request runs at most 200");
     refused(&format!("cases: [{{ name: '{}' }}]", "x".repeat(1 << 20)), "may have at most 1048576");
-    refused("cases: [{ name: a, input: \"\u{202e}\", given: { say: \"\u{1b}[2J\" } }]", "case 1");
+    refused("cases: [{ name: a, input: \"\u{202e}\", given: { say: \"\u{1b}[2J\" } }]", "cannot be read");
+    refused("cases: [{ name: ok }, { name: a, given: { say: 7 } }]", "case 2");
     let nested = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
     refused(&format!("cases: [{{ name: a, input: {{ a: {nested} }} }}]"), "cannot be read");
     // An alias that grows with each use.

@@ -128,7 +128,8 @@ fn h2_a_job_touches_no_run_and_no_job_of_another_tenant() {
         json!({ "flow": "asks" }),
         json!({ "parent": "other" }),
         json!({ "retryOf": "other" }),
-        json!({ "flow": "asks' OR '1'='1" }),
+        json!({ "error": "asks' OR '1'='1" }),
+        json!({ "node": "asks'OR'1'='1" }),
         json!({ "trigger": "%" }),
     ];
     for filter in filters {
@@ -284,7 +285,6 @@ fn wrong_requests_and_too_many_jobs_are_refused() {
         json!({ "action": "cancel", "filter": { "flow": "a b" } }),
         json!({ "action": "cancel", "filter": { "text": "?" } }),
         json!({ "action": "cancel", "filter": { "status": "active" } }),
-        json!({ "action": "cancel", "filter": { "status": "parked", "node": "a" } }),
         json!({ "action": "cancel", "filter": { "since": 2, "before": 1 } }),
         json!({ "action": "label", "filter": some, "params": { "set": { "a": "gold\u{202e}dlog" } } }),
         json!({ "action": "cancel", "filter": { "labels": { "a b": "x" } } }),

@@ -159,7 +159,7 @@ fn a_token_makes_codes_with_its_own_scopes_that_work_once_and_end_with_it() {
     assert_eq!(log_in(&code).status, 401, "a code works once");
     // Neither a browser nor more scopes than those of the token, nor a stranger.
     let headers = [("Cookie", &*browser), ("Sec-Fetch-Site", "same-origin")];
-    assert_eq!(ask(served.address, "POST", "/v1/login-codes", &headers, "{}").fault(), (403, "forbidden".into()));
+    assert_eq!(ask(served.address, "POST", "/v1/login-codes", &headers, "{}").fault(), (409, "conflict".into()));
     let tenants = Tenants::of(&served.host());
     let small = tenants.create_token("b", &["run:read".to_owned()], "", None).unwrap();
     assert_eq!(make(&small.token, json!({ "scopes": ["flow:write"] })).fault(), (403, "forbidden".into()));
@@ -167,7 +167,7 @@ fn a_token_makes_codes_with_its_own_scopes_that_work_once_and_end_with_it() {
     assert_eq!(make(&b, json!({ "scopes": null })).fault(), (400, "bad_request".into()));
     assert_eq!(make("fct_no_token", json!({})).status, 401);
     let operator = tenants.create_token("", &["admin:read".to_owned()], "", None).unwrap().token;
-    assert_eq!(make(&operator, json!({})).fault(), (403, "forbidden".into()));
+    assert_eq!(make(&operator, json!({})).fault(), (409, "conflict".into()));
     // The login has the scopes of its maker, and ends with it; an unused code ends with it, too.
     let code = |token: &str| make(token, Value::Null).json()["code"].as_str().unwrap().to_owned();
     let (unused, browser) = (code(&small.token), cookie(&log_in(&code(&small.token))));

@@ -104,7 +104,8 @@ fn table(subject: &Subject, input: &str, profiled: &Profiled) -> String {
     if functions.len() > MAX_ROWS {
         let _ = writeln!(text, "and {} more functions; `--out FILE` writes all", functions.len() - MAX_ROWS);
     }
-    if functions.iter().all(|function| function.name.starts_with("function ")) {
+    let is_named = |name: &str| !name.starts_with("function ") && !name.starts_with('(');
+    if !functions.iter().any(|function| is_named(&function.name)) {
         text.push_str("\nThe component has no names of functions. Build it without `strip` to keep them.\n");
     }
     text

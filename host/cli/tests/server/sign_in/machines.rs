@@ -75,9 +75,11 @@ fn a_job_uses_the_api_with_the_token_of_its_issuer() {
 
     let id = site.run(&["account", "list"])[0]["id"].as_str().unwrap().to_owned();
     site.run(&["account", "disable", &id]);
-    assert_eq!(me(&site, &token).fault(), (401, "unauthorized".into()));
     assert_eq!(me(&site, &token).fault(), (403, "account_disabled".into()));
     site.run(&["account", "enable", &id]);
+    assert_eq!(me(&site, &token).status, 200);
+    // A session that ends before the token of the machine costs no request.
+    site.run(&["account", "delete", &id]);
     let again = me(&site, &token).json();
     assert_ne!(again["token"]["id"], first["token"]["id"], "{again}");
     assert_eq!((fake.count("/keys"), fake.count("/.well-known/openid-configuration")), (1, 1));
@@ -127,5 +129,22 @@ fn wrong_tokens_of_jobs_are_refused() {
     assert_eq!(me(&site, "eyJhbGciOiJFUzI1NiJ9.e30.AAAA").status, 401);
     // An ID token of a person is none of a machine.
     assert_eq!(me(&site, &fake.token("nonce", |_| {})).status, 403);
+    site.end();
+}
+
+#[test]
+fn the_audience_of_a_token_chooses_among_the_entries_of_one_issuer() {
+    let (site, fake) = start();
+    let first = fake.machines();
+    let second = first.replace("name: ci", "name: deploy").replace("https://flows.test", "https://deploy.test");
+    site.write(&(first.clone() + &second));
+    for (audience, name) in [("https://flows.test", "ci"), ("https://deploy.test", "deploy")] {
+        let answer = me(&site, &fake.job(|parts| parts.claims["aud"] = json!(audience)));
+        assert_eq!(answer.json()["token"]["name"], format!("oidc:{name}:{SUBJECT}"), "{answer:?}");
+    }
+    let other = me(&site, &fake.job(|parts| parts.claims["aud"] = json!("https://other.test")));
+    assert!(other.status == 403 && other.body.contains("for another audience"), "{other:?}");
+    let why = site.try_write(&(first.clone() + &first.replace("name: ci", "name: deploy"))).unwrap_err();
+    assert!(why.contains("no token can tell them apart"), "{why}");
     site.end();
 }

@@ -1,10 +1,15 @@
 //! Waits for the answer of a run to the post that has started it. The answer is read from the journal, so that a repeated
 //! post gets the same one, and a process that does not drive the run answers, too. A wait holds no thread.
 
-use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use flowcell_contract::{
-    Json, RunId,
+    Json, RunId, Tenant,
     http_answer::{HttpAnswer, MAX_ANSWER_BYTES, RESPOND},
 };
 use flowcell_engine::FairSemaphore;
@@ -15,7 +20,7 @@ use flowcell_runtime::{
     ports::{MaybeStoreError, StoreError},
 };
 use parking_lot::Mutex;
-use tokio::{sync::oneshot, time::Instant};
+use tokio::{sync::watch, time::Instant};
 
 use super::Triggers;
 use crate::{
@@ -87,8 +92,8 @@ impl AwaitedReply {
     }
 
     /// Waits for the answer, at most for the time of the webhook. `reads` has the permits for reading journals.
-    async fn wait(&self, reads: &FairSemaphore) -> Reply {
-        let found = tokio::time::timeout_at(self.until + LAST_LOOK_TIME, self.find(reads)).await;
+    async fn wait(&self, reads: &FairSemaphore, listeners: &AnswerListeners) -> Reply {
+        let found = tokio::time::timeout_at(self.until + LAST_LOOK_TIME, self.find(reads, listeners)).await;
         match found.unwrap_or(Ok(None)) {
             Ok(Some(FoundAnswer::Node(output))) => {
                 HttpAnswer::from_output(&output).map_or_else(Reply::Invalid, Reply::Answer)
@@ -115,7 +120,11 @@ impl AwaitedReply {
 
     /// Looks until the run has an answer or the time is over, at least once. Fails if the run cannot be read. In an outage
     /// of the store, it waits.
-    async fn find(&self, reads: &FairSemaphore) -> Result<Option<FoundAnswer>, StartError> {
+    async fn find(
+        &self,
+        reads: &FairSemaphore,
+        listeners: &AnswerListeners,
+    ) -> Result<Option<FoundAnswer>, StartError> {
         let reader = Arc::new(Mutex::new(AnswerReader::new(&self.host, &self.run, self.respond)));
         let (mut heard, mut delay) = (None, FIRST_LOOK_DELAY);
         loop {
@@ -126,7 +135,7 @@ impl AwaitedReply {
                 return Ok(None);
             }
             if heard.is_none() {
-                heard = self.listen().await;
+                heard = self.listen(listeners).await;
             }
             let Some(listening) = &mut heard else {
                 self.sleep(delay).await;
@@ -135,7 +144,9 @@ impl AwaitedReply {
             };
             // Without a word of the driver, too, it looks now and then.
             let look = (Instant::now() + MAX_LOOK_DELAY).min(self.until);
-            if tokio::time::timeout_at(look, listening).await.is_ok() {
+            // If the driver is gone, it has nothing more to say.
+            let told = async { drop(listening.wait_for(|told| *told).await) };
+            if tokio::time::timeout_at(look, told).await.is_ok() {
                 heard = None;
                 if let Some(found) = self.look(&reader, reads).await? {
                     return Ok(Some(found));
@@ -174,12 +185,12 @@ impl AwaitedReply {
     }
 
     /// Listens to the run if this process drives it. The result is ready when the run has answered, parked or ended.
-    async fn listen(&self) -> Option<oneshot::Receiver<()>> {
+    async fn listen(&self, listeners: &AnswerListeners) -> Option<watch::Receiver<bool>> {
         let hub = self.host.hubs().get(self.host.tenant(), &self.run)?;
-        let (tell, told) = oneshot::channel();
-        let state = Mutex::new((HashSet::new(), Some(tell)));
-        let listener = AnswerListener { run: self.run.clone(), respond: self.respond, state };
-        hub.attach(Arc::new(listener)).await.ok()?;
+        let (told, new) = listeners.join(self.host.tenant(), &self.run, self.respond);
+        if let Some(listener) = new {
+            hub.attach(listener).await.ok()?;
+        }
         Some(told)
     }
 }
@@ -207,20 +218,59 @@ fn wait_in_outage(error: StartError) -> Result<Option<FoundAnswer>, StartError> 
     if error.is_from_outage() { Ok(None) } else { Err(error) }
 }
 
+/// The listeners of the runs that this process drives, for the posts that wait for them.
+///
+/// A driver keeps each listener until it stops, and reads the whole journal for it. So all posts of a run share one, however
+/// often a post is repeated.
+#[derive(Default)]
+pub(super) struct AnswerListeners(Mutex<Listening>);
+
+#[derive(Default)]
+struct Listening {
+    by_run: HashMap<(Tenant, RunId), Weak<AnswerListener>>,
+    /// The number of entries at which those of drivers that have stopped are removed.
+    sweep_at: usize,
+}
+
+impl AnswerListeners {
+    /// Returns the receiver of a post of a run, which becomes true once the run has answered, parked or ended. If no driver
+    /// has a listener for it, the second value is one to attach.
+    fn join(
+        &self,
+        tenant: &Tenant,
+        run: &RunId,
+        respond: Respond,
+    ) -> (watch::Receiver<bool>, Option<Arc<AnswerListener>>) {
+        let (mut listening, key) = (self.0.lock(), (tenant.clone(), run.clone()));
+        let known = listening.by_run.get(&key).and_then(Weak::upgrade);
+        // One that has told is that of a driver which has stopped, because no post waits for an answer that is there.
+        if let Some(known) = known.filter(|known| known.respond == respond && !*known.told.borrow()) {
+            return (known.told.subscribe(), None);
+        }
+        if listening.by_run.len() >= listening.sweep_at {
+            listening.by_run.retain(|_, listener| listener.strong_count() > 0);
+            listening.sweep_at = (2 * listening.by_run.len()).max(MAX_WAITING_POSTS as usize);
+        }
+        let (tell, told) = watch::channel(false);
+        let listener = AnswerListener { run: run.clone(), respond, begun: Mutex::default(), told: tell };
+        let listener = Arc::new(listener);
+        listening.by_run.insert(key, Arc::downgrade(&listener));
+        (told, Some(listener))
+    }
+}
+
 /// Hears from the driver of a run when the run has answered, parked or ended.
 struct AnswerListener {
     run: RunId,
     respond: Respond,
-    /// The ids of the nodes that answer, as far as they have begun, and the sender until it has told.
-    state: Mutex<(HashSet<String>, Option<oneshot::Sender<()>>)>,
+    /// The ids of the nodes that answer, as far as they have begun.
+    begun: Mutex<HashSet<String>>,
+    told: watch::Sender<bool>,
 }
 
 impl AnswerListener {
     fn tell(&self) {
-        if let Some(tell) = self.state.lock().1.take() {
-            // The post may have its answer by now.
-            let _ = tell.send(());
-        }
+        self.told.send_replace(true);
     }
 }
 
@@ -230,9 +280,9 @@ impl Channel for AnswerListener {
         match event.kind {
             _ if event.run_id != self.run => {}
             "task:start" if self.respond == Respond::Node && text("nodeType") == RESPOND => {
-                self.state.lock().0.insert(text("taskId").to_owned());
+                self.begun.lock().insert(text("taskId").to_owned());
             }
-            "task:complete" if self.state.lock().0.contains(text("taskId")) => self.tell(),
+            "task:complete" if self.begun.lock().contains(text("taskId")) => self.tell(),
             "harness:complete" => self.tell(),
             _ => {}
         }
@@ -243,21 +293,52 @@ impl Channel for AnswerListener {
     }
 }
 
-impl Triggers {
-    /// Waits for the answer to a post. If too many posts of the tenant wait, returns [`Reply::Late`] at once. `reads` has
-    /// the permits for reading journals.
-    pub async fn reply(&self, post: &AwaitedReply, reads: &FairSemaphore) -> Reply {
-        let host = &post.host;
-        if let Some(_permit) = self.waiting.try_take(host.tenant(), 1) {
-            return post.wait(reads).await;
+/// Waits for the answer to a post. If too many posts of the tenant wait, returns [`Reply::Late`] at once. `reads` has the
+/// permits for reading journals.
+pub async fn wait_for_reply(triggers: &Triggers, post: &AwaitedReply, reads: &FairSemaphore) -> Reply {
+    let host = &post.host;
+    if let Some(_permit) = triggers.waiting.try_take(host.tenant(), 1) {
+        return post.wait(reads, &triggers.listeners).await;
+    }
+    let line =
+        format!("too many posts of `{}` wait for answers, so further ones get the ids of their runs", host.tenant());
+    if let Some(count) = triggers.refused_posts.count(&line, host.now()) {
+        tracing::warn!("{line} ({count} since the last such line)");
+    }
+    Reply::Late
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_posts_of_a_run_share_one_listener_of_its_driver() {
+        let (listeners, tenant, run) = (AnswerListeners::default(), Tenant::from("a"), RunId::from("r"));
+        let join = |tenant: &Tenant, respond| listeners.join(tenant, &run, respond);
+        let (first, driver) = join(&tenant, Respond::Node);
+        let repeated: Vec<_> = (0..100).map(|_| join(&tenant, Respond::Node)).collect();
+        assert!(driver.is_some() && repeated.iter().all(|(_, listener)| listener.is_none()));
+        assert!(join(&Tenant::from("b"), Respond::Node).1.is_some(), "another tenant has its own run");
+        let told = || repeated.iter().filter(|(told, _)| *told.borrow()).count();
+        assert_eq!((told(), *first.borrow()), (0, false));
+        driver.iter().for_each(|driver| driver.tell());
+        assert_eq!((told(), *first.borrow()), (100, true));
+        // The next driver of the run needs another one, whether the one before has told or was lost.
+        let (next, driver) = join(&tenant, Respond::Node);
+        assert!(driver.is_some() && !*next.borrow());
+        drop(driver);
+        assert!(next.has_changed().is_err(), "the posts hear that the driver is gone");
+        assert!(join(&tenant, Respond::Node).1.is_some());
+    }
+
+    #[test]
+    fn no_listener_is_remembered_longer_than_its_driver() {
+        let (listeners, tenant) = (AnswerListeners::default(), Tenant::from("a"));
+        for run in 0..10 * MAX_WAITING_POSTS {
+            drop(listeners.join(&tenant, &RunId::from(run.to_string()), Respond::Outputs));
         }
-        let line = format!(
-            "too many posts of `{}` wait for answers, so further ones get the ids of their runs",
-            host.tenant()
-        );
-        if let Some(count) = self.refused_posts.count(&line, host.now()) {
-            tracing::warn!("{line} ({count} since the last such line)");
-        }
-        Reply::Late
+        let remembered = listeners.0.lock().by_run.len();
+        assert!(remembered <= MAX_WAITING_POSTS as usize, "{remembered}");
     }
 }
