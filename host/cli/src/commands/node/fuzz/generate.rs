@@ -20,7 +20,7 @@ const HUGE_ITEMS: usize = 1_000;
 const MAX_DEPTH: usize = 120;
 /// Maximum number of schemas that an input takes from the references and the choices in others. A schema that names itself
 /// several times would have no end.
-const MAX_RESOLVED: usize = 20_000;
+const MAX_RESOLVED: usize = 10_000;
 /// The depth below which a value that the schema leaves open has no further values inside.
 const OPEN_DEPTH: usize = 4;
 
