@@ -86,7 +86,7 @@ fn wrong_arguments_are_refused() {
     let rows = [
         ("random(0)", "from 1 to 2^53, not 0"),
         ("random(-1)", "from 1 to 2^53, not -1"),
-        ("random(1.5)", "not a number"),
+        ("random(1.5)", "from 1 to 2^53, not 1.5"),
         ("random(9007199254740993)", "not 9007199254740993"),
         ("random('6')", "not a text"),
         ("random(true)", "not a boolean"),
