@@ -102,6 +102,7 @@ pub mod triggers;
 mod types;
 mod undo;
 mod vars;
+mod written_key;
 mod yaml;
 
 use agentic::AgenticInput;

@@ -2,7 +2,7 @@
 
 mod facts;
 mod inbound;
-pub(crate) mod keys;
+mod keys;
 mod known_input;
 mod passes;
 mod reach;

@@ -1,12 +1,12 @@
 //! Keys of `hmac` that are written elsewhere in the flow: in a var, as a default of the input, or in the input of a node.
 
-use flowcell_expr::{Path, Segment};
+use flowcell_expr::Path;
 
 use super::{KnownInput, NameResolver};
 use crate::{
     diagnostic::Diagnostics,
-    fields::for_message,
-    yaml::{Span, Tree},
+    written_key::{is_written, key, warn},
+    yaml::Span,
 };
 
 /// Warns if the value at a path, which is a key of `hmac`, is written in the flow.
@@ -33,29 +33,6 @@ pub(super) fn warn_of_written(names: &NameResolver<'_>, path: &Path, span: Span,
     }
 }
 
-/// Warns if the value at a path, which is a key of `hmac`, is a text in the field of the input whose members are names of
-/// another field.
-pub(crate) fn warn_of_value(values: &Tree, path: &Path, span: Span, diagnostics: &mut Diagnostics<'_>) {
-    let members: Vec<&str> = std::iter::once(path.root()).chain(path.segments().iter().map_while(key)).collect();
-    if is_written(values, &members) {
-        warn(path, "is", span, diagnostics);
-    }
-}
-
-fn key(segment: &Segment) -> Option<&str> {
-    match segment {
-        Segment::Key(key) => Some(key),
-        _ => None,
-    }
-}
-
-/// Returns true if a member of a value is a text without `{{ }}`.
-fn is_written(value: &Tree, members: &[&str]) -> bool {
-    let member = members.iter().try_fold(value, |value, member| value.member(member));
-    let text = member.filter(|_| !members.is_empty()).and_then(Tree::text);
-    text.is_some_and(|text| !text.is_empty() && !text.contains("{{"))
-}
-
 fn has_default(known: &KnownInput, members: &[&str]) -> bool {
     let text = match known {
         KnownInput::Unknown => None,
@@ -71,11 +48,4 @@ fn has_default(known: &KnownInput, members: &[&str]) -> bool {
         }
     };
     text.is_some_and(|text| !text.is_empty())
-}
-
-fn warn(path: &Path, is: &str, span: Span, diagnostics: &mut Diagnostics<'_>) {
-    let message = format!("the key of `hmac`, `{}`, {is} a text in the flow", for_message(&path.to_string()));
-    let help =
-        "every reader of the flow knows it: take the key from an input without a default, such as `flow.input.key`";
-    diagnostics.warning("written_key", span, message, Some(help.into()));
 }
