@@ -100,13 +100,14 @@ fn outputs_with_known_members_are_closed() {
     assert_eq!(open, expected);
 }
 
-const OPEN: [&str; 13] = [
+const OPEN: [&str; 14] = [
     "agent.classify.args",
     "agent.coder.args",
     "agent.plan.args",
     "agent.reviewer.args",
     "agent.run.args",
     "agent.summarize.args",
+    "control.respond.headers",
     "control.subflow.outputs",
     "data.merge.object",
     "data.object",

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::text::has_deceptive;
+
 /// Maximum number of categories, and of keywords.
 const MAX_WORDS: usize = 16;
 /// Maximum number of characters of a category or a keyword.
@@ -87,7 +89,8 @@ fn is_address(address: &str) -> bool {
 }
 
 fn is_text(text: &str, most: usize) -> bool {
-    !text.trim().is_empty() && !text.contains(char::is_control) && text.chars().count() <= most
+    let is_plain = !text.contains(char::is_control) && !has_deceptive(text);
+    is_plain && !text.trim().is_empty() && text.chars().count() <= most
 }
 
 #[cfg(test)]
@@ -104,7 +107,10 @@ mod tests {
             (About { repository: some("https://a b"), ..About::default() }, "`repository`"),
             (About { icon: some("longer than 8"), ..About::default() }, "`icon`"),
             (About { icon: some("\u{1b}[2J"), ..About::default() }, "`icon`"),
+            (About { icon: some("\u{202e}"), ..About::default() }, "`icon`"),
             (About { deprecated: some("\n"), ..About::default() }, "`deprecated`"),
+            (About { deprecated: some("Use \u{202e}2emca"), ..About::default() }, "`deprecated`"),
+            (About { deprecated: some("Use ac\u{200b}me"), ..About::default() }, "`deprecated`"),
             (About { categories: words("crm", 17), ..About::default() }, "`categories`"),
             (About { keywords: words("\u{202e}", 1), ..About::default() }, "`keywords`"),
             (About { keywords: words(&"é".repeat(33), 1), ..About::default() }, "`keywords`"),

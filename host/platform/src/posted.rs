@@ -25,7 +25,7 @@ use std::{
     sync::Arc,
 };
 
-use flowcell_contract::Tenant;
+use flowcell_contract::{Tenant, text::has_deceptive};
 use flowcell_runtime::ports::StoreError;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -121,7 +121,7 @@ pub(crate) fn normal_files(files: BTreeMap<String, String>) -> Result<BTreeMap<S
         if usable.split('/').any(|part| part.starts_with('.')) {
             return Err(format!("the path `{shown}` has a part that begins with `.`: use a name that is not hidden"));
         }
-        if usable.contains(is_unseen) {
+        if usable.contains(is_unseen) || has_deceptive(&usable) {
             return Err(format!("the path `{shown}` has characters that cannot be seen: use others"));
         }
         if normal.insert(usable, text).is_some() {

@@ -12,6 +12,8 @@ use crate::{
 
 /// Maximum number of nodes whose later nodes are looked up.
 const MAX_READ: usize = 16;
+/// Maximum number of nodes of a cycle whose passes are followed.
+const MAX_INSIDE: usize = 1_000;
 
 /// An edge that is completed.
 #[derive(Clone, Copy, Default)]
@@ -93,27 +95,32 @@ impl<'f, 'v> NewCycles<'f, 'v> {
         let (0 | 1, Some(entry)) = (entries.len(), entries.first().copied().or(inside.first())) else {
             return false;
         };
-        // A value that an expression needs is not the one of the pass before.
-        let is_new = |read: &&ReadOf| !read.is_guarded && is_inside(read.node);
-        let by = |read: &ReadOf| Some((read.node, self.lifted(read.by?, scope).filter(|by| is_inside(*by))?));
-        let needed: HashSet<(usize, usize)> = self.reads.iter().filter(is_new).filter_map(by).collect();
-        let runs = |node: usize| self.run_in_pass(node, (from, to), *entry, &is_inside);
-        if needed.into_iter().any(|(node, by)| !runs(node).contains(&by)) {
-            return false;
-        }
         let is_left = |node: &usize| flow.outgoing(*node).any(|edge| !is_inside(edge.to));
         let left: Vec<_> = inside.iter().copied().filter(is_left).collect();
-        let is_outside = |by: Option<usize>| by.is_none_or(|by| self.lifted(by, scope).is_none_or(|by| !is_inside(by)));
-        let read: HashSet<_> = self
-            .reads
-            .iter()
-            .filter(|read| is_inside(read.node) && is_outside(read.by))
-            .map(|read| read.node)
-            .collect();
-        read.into_iter().all(|node| {
-            let run = runs(node);
-            left.iter().all(|end| run.contains(end))
-        })
+        inside.len() > MAX_INSIDE
+            || self.reads_inside(scope, &is_inside).chunk_by(|one, other| one.0 == other.0).take(MAX_READ).all(
+                |reads| {
+                    let run = self.run_in_pass(reads[0].0, (from, to), *entry, &is_inside);
+                    reads.iter().all(|(_, by)| match by {
+                        Some(by) => run.contains(by),
+                        None => left.iter().all(|end| run.contains(end)),
+                    })
+                },
+            )
+    }
+
+    /// Returns the nodes of a cycle whose output is read, with the node of the cycle that needs it; `None` if it is read
+    /// outside.
+    fn reads_inside(&self, scope: Option<usize>, is_inside: &impl Fn(usize) -> bool) -> Vec<(usize, Option<usize>)> {
+        let inside = self.reads.iter().filter(|read| is_inside(read.node));
+        let read = |read: &ReadOf| match read.by.and_then(|by| self.lifted(by, scope)).filter(|by| is_inside(*by)) {
+            // A value of the pass before may be missing.
+            Some(by) => (!read.is_guarded).then_some((read.node, Some(by))),
+            None => Some((read.node, None)),
+        };
+        let mut found: Vec<_> = inside.filter_map(read).collect();
+        found.sort_unstable();
+        found
     }
 
     /// Returns a node of a cycle and the nodes that run after it in the same pass.

@@ -332,6 +332,16 @@ fn hostile_texts_and_places_offer_nothing_or_something() {
         each("a1", "a0, q"),
     ));
     complete(&document(&text), at);
+    // A cycle through all nodes, each of which reads another one.
+    let read = |number: usize| {
+        format!("{{ id: n{number}, type: control.noop, input: {{ value: '{{{{ n{}.value }}}}' }} }}", number / 2)
+    };
+    let nodes = (0..5_000).map(read).collect::<Vec<_>>().join(", ");
+    let chain = (1..5_000).map(|number| format!("'n{} -> n{number}'", number - 1)).collect::<Vec<_>>().join(", ");
+    for edge in ["{ from: n2500, to: §, when: 'true' }", "'§ -> n2500: error'"] {
+        let (ring, at) = at_cursor(&format!("nodes: [{nodes}]\nedges: [{chain}, 'n4999 -> n0: error', {edge}]\n"));
+        complete(&document(&ring), at);
+    }
     let root = crate::reading::read(&text);
     let flow = crate::flow::Flow::all(&text, &root, &CATALOG).next().unwrap();
     let inner = flow.nodes[flow.find("q").unwrap()].owner;

@@ -202,6 +202,8 @@ fn a_deleted_word_of_an_example_is_among_the_first_five_that_are_offered() {
 /// - A webhook scheme with keys of its own: the keys are offered next (`missing_key`).
 /// - A webhook scheme without an id of a post: the check warns the person who chooses it (`no_post_id`).
 /// - `join: all`: whether edges exclude each other follows from the conditions of other edges (`impossible_join`).
+/// - A scope, where a member of another node is read: its output follows from its body, and no schema names the members
+///   (`unknown_member`).
 /// - A var, where another var is read nowhere else: the deleted word was its only use (`unused_var`).
 #[test]
 fn what_is_offered_in_place_of_a_deleted_word_adds_hardly_any_diagnostic() {
@@ -217,5 +219,5 @@ fn what_is_offered_in_place_of_a_deleted_word_adds_hardly_any_diagnostic() {
             }
         }
     });
-    assert!(sums.failures() * 600 <= sums.tried, "{} of {}", sums.failures(), sums.tried);
+    assert!(sums.failures() * 450 <= sums.tried, "{} of {}", sums.failures(), sums.tried);
 }

@@ -8,8 +8,10 @@ use regex_lite::RegexBuilder;
 
 /// Maximum number of differences that one comparison reports.
 const MAX_DIFFERENCES: usize = 20;
-/// Maximum number of characters of a value in a message.
+/// Maximum number of characters of a value in a message, and of a name in a place.
 const MAX_SHOWN_CHARS: usize = 200;
+/// Maximum number of bytes of a place in a message. The names further in are left out.
+const MAX_PLACE_BYTES: usize = 1_000;
 /// Maximum size in bytes of a text that is compared with a pattern of `$regex`. With [`MAX_PATTERN_MEMORY`] it bounds
 /// the time of one comparison: the time of a pattern grows with the product of both.
 pub const MAX_MATCHED_BYTES: usize = 64 << 10;
@@ -25,12 +27,10 @@ const TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "object", "l
 /// sentences, one sentence counts the others. `of` names the value in the sentences. A comparison that is not finished
 /// at the time `until` ends with a sentence that says so.
 pub fn differences(of: &str, expected: &Json, came: &Json, until: Option<Instant>) -> Vec<String> {
-    let mut found = Found { told: Vec::new(), until, is_late: false };
+    let mut found = Found { told: Vec::new(), more: 0, until, is_late: false };
     compare(of, expected, came, Members::All, &mut found);
-    let Found { told: mut found, is_late, .. } = found;
-    if found.len() > MAX_DIFFERENCES {
-        let more = found.len() - MAX_DIFFERENCES;
-        found.truncate(MAX_DIFFERENCES);
+    let Found { told: mut found, more, is_late, .. } = found;
+    if more > 0 {
         found.push(format!("and {more} more"));
     }
     if is_late {
@@ -41,7 +41,10 @@ pub fn differences(of: &str, expected: &Json, came: &Json, until: Option<Instant
 
 /// The differences that a comparison has found so far.
 struct Found {
+    /// The sentences, at most [`MAX_DIFFERENCES`].
     told: Vec<String>,
+    /// The number of further differences.
+    more: usize,
     /// The time at which the comparison ends.
     until: Option<Instant>,
     /// True once the comparison has ended before it was finished.
@@ -50,12 +53,15 @@ struct Found {
 
 impl Found {
     fn push(&mut self, told: String) {
-        self.told.push(told);
+        match self.told.len() {
+            ..MAX_DIFFERENCES => self.told.push(told),
+            _ => self.more += 1,
+        }
     }
 
     /// Returns a comparison without differences that ends at the same time.
     fn anew(&self) -> Found {
-        Found { told: Vec::new(), until: self.until, is_late: self.is_late }
+        Found { told: Vec::new(), more: 0, until: self.until, is_late: self.is_late }
     }
 
     /// Returns whether the time of the comparison is over.
@@ -75,7 +81,7 @@ impl Found {
 
 /// Returns true if a value has all expected members. The value and the objects in it may have further members.
 pub fn fits(expected: &Json, came: &Json) -> bool {
-    Found { told: Vec::new(), until: None, is_late: false }.fits(expected, came)
+    Found { told: Vec::new(), more: 0, until: None, is_late: false }.fits(expected, came)
 }
 
 /// Whether an expected object has to list all members of the value's object (`All`), or may omit some (`Some`).
@@ -98,7 +104,7 @@ fn compare(place: &str, expected: &Json, came: &Json, members: Members, found: &
     match (expected, came) {
         (Json::Object(expected), Json::Object(came)) => {
             for (key, expected) in expected.iter() {
-                let place = format!("{place}.{key}");
+                let place = inside(place, key);
                 match came.get(key) {
                     Some(came) => compare(&place, expected, came, members, found),
                     None => found.push(format!("{place} is missing; expected {}", shown(expected))),
@@ -106,12 +112,14 @@ fn compare(place: &str, expected: &Json, came: &Json, members: Members, found: &
             }
             if members == Members::All {
                 let more = came.iter().filter(|(key, _)| !expected.contains_key(&**key));
-                found.told.extend(more.map(|(key, came)| format!("{place}.{key} is unexpected: {}", shown(came))));
+                more.for_each(|(key, came)| {
+                    found.push(format!("{} is unexpected: {}", inside(place, key), shown(came)));
+                });
             }
         }
         (Json::Array(expected), Json::Array(came)) if expected.len() == came.len() => {
             for (index, (expected, came)) in expected.iter().zip(came.iter()).enumerate() {
-                compare(&format!("{place}[{index}]"), expected, came, members, found);
+                compare(&deeper(place, &format!("[{index}]")), expected, came, members, found);
             }
         }
         (Json::Array(expected_items), Json::Array(items)) => found.push(format!(
@@ -161,7 +169,21 @@ fn compare_matcher(place: &str, name: &str, argument: &Json, came: &Json, found:
         ("$regex", None) => Some(format!("{place}: `$regex` must be a text, not {}", shown(argument))),
         _ => return compare_parts(place, argument, came, found),
     };
-    found.told.extend(told);
+    told.into_iter().for_each(|told| found.push(told));
+}
+
+/// Returns the place of a member in a message. A long name is cut.
+fn inside(place: &str, key: &str) -> String {
+    deeper(place, &format!(".{}", shortened(key)))
+}
+
+/// Returns a place with one more part, or a place that ends with `…` if it is too long for another part.
+fn deeper(place: &str, part: &str) -> String {
+    match place.len() {
+        _ if place.ends_with("[…]") => place.to_owned(),
+        ..MAX_PLACE_BYTES => format!("{place}{part}"),
+        _ => format!("{place}[…]"),
+    }
 }
 
 fn is_of_type(wanted: &str, came: &Json) -> bool {
@@ -323,6 +345,25 @@ mod tests {
         ] {
             assert_eq!(fits(&json(expected), &json(came)), fit, "{expected} {came}");
         }
+    }
+
+    #[test]
+    fn the_memory_of_a_comparison_does_not_grow_with_names_times_differences() {
+        let inner = |from: u64| Json::array((from..from + 1_000).map(Json::from));
+        let name = "é".repeat(100_000);
+        let named = |value: Json| Json::object([(name.as_str(), value)]);
+        let told = differences("out", &named(inner(0)), &named(inner(5_000)), None);
+        assert_eq!((told.len(), told[MAX_DIFFERENCES].as_str()), (MAX_DIFFERENCES + 1, "and 980 more"));
+        assert!(told[0].contains("…[0] is 5000, not 0") && told[0].len() < 1_000, "{}", told[0].len());
+        let told = differences("out", &Json::object::<&str>([]), &named(inner(0)), None);
+        assert!(told[0].contains("… is unexpected: [0,1,") && told[0].len() < 1_000, "{}", told[0].len());
+        // Each comparison keeps a limited number of sentences, whatever their number is at its end.
+        let mut found = Found { told: Vec::new(), more: 0, until: None, is_late: false };
+        compare("out", &named(inner(0)), &named(inner(5_000)), Members::All, &mut found);
+        assert_eq!((found.told.len(), found.more), (MAX_DIFFERENCES, 980));
+        let deep = |leaf: u64| (0..60).fold(Json::from(leaf), |value, _| Json::object([("n".repeat(99), value)]));
+        let told = differences("out", &deep(1), &deep(2), None);
+        assert!(told[0].ends_with("[…] is 2, not 1") && told[0].len() < 2 * MAX_PLACE_BYTES, "{told:?}");
     }
 
     #[test]

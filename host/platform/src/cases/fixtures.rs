@@ -266,7 +266,23 @@ fn matches_pattern(text: &str, pattern: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::milliseconds;
+    use std::collections::BTreeMap;
+
+    use super::{FixtureResult, milliseconds};
+    use crate::Json;
+
+    #[test]
+    fn errors_with_a_code_that_is_no_text_say_so() {
+        for (error, why) in [
+            (r#"{ "code": false }"#, "`code` of `error` must be a text, not a boolean: write it in quotes"),
+            (r#"{ "code": "a", "message": 7 }"#, "`message` of `error` must be a text, not a number"),
+            ("{}", "`error` must be { code, message? }: missing field `code`"),
+        ] {
+            let written = BTreeMap::from([("error".to_owned(), Json::parse(error).unwrap())]);
+            let refused = FixtureResult::try_from(written).err().unwrap();
+            assert!(refused.contains(why), "{error}: {refused}");
+        }
+    }
 
     #[test]
     fn nonexistent_times_and_malformed_times_have_different_errors() {

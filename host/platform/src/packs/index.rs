@@ -6,7 +6,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use flowcell_contract::{About, Digest, Manifest};
+use flowcell_contract::{About, Digest, Manifest, text::has_deceptive};
 use flowcell_engine::{Inspection, is_reserved};
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +20,8 @@ pub const MAX_INDEX: usize = 8 << 20;
 const MAX_PACKS: usize = 10_000;
 /// Maximum number of characters of a text in an index.
 const MAX_TEXT: usize = 2_048;
+/// Maximum number of characters of a refused text in a message.
+const MAX_SHOWN: usize = 64;
 
 /// A list of packs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -139,7 +141,11 @@ impl IndexedPack {
             .iter()
             .flat_map(|node| [&node.name, &node.title].into_iter().chain(&node.asks_for).chain(&node.may_use));
         if let Some(text) = texts.chain(of_types).find(|text| !is_plain(text)) {
-            return Err(format!("the text {text:?} has control characters, or more than {MAX_TEXT} characters"));
+            let shown: String = text.chars().take(MAX_SHOWN).collect();
+            return Err(format!(
+                "the text {shown:?} has control characters, characters that are invisible or change the direction of the \
+                 text, or more than {MAX_TEXT} characters"
+            ));
         }
         let prefix = format!("{name}.");
         if let Some(node) = self.types.iter().find(|node| !node.name.starts_with(&prefix)) {
@@ -151,7 +157,7 @@ impl IndexedPack {
 }
 
 fn is_plain(text: &str) -> bool {
-    !text.contains(char::is_control) && text.chars().count() <= MAX_TEXT
+    !text.contains(char::is_control) && !has_deceptive(text) && text.chars().count() <= MAX_TEXT
 }
 
 impl Index {
@@ -338,6 +344,10 @@ mod tests {
             ("only addresses", |pack| pack.source = "http://example.com/acme.wasm".into()),
             ("only addresses", |pack| pack.source = "file:///etc/acme.wasm".into()),
             ("control characters", |pack| pack.description = Some("\u{1b}[2J".into())),
+            ("change the direction", |pack| pack.description = Some("\u{202e}.elpoep steerG".into())),
+            ("change the direction", |pack| pack.license = Some("M\u{200b}IT".into())),
+            ("change the direction", |pack| pack.types[0].name = "acme.gr\u{2066}eet".into()),
+            ("change the direction", |pack| _ = pack.types[0].asks_for.insert("n\u{ad}et".into())),
             ("control characters", |pack| pack.types[0].title = "x".repeat(MAX_TEXT + 1)),
             ("`docs`", |pack| pack.about.docs = Some("javascript:alert(1)".into())),
         ] {

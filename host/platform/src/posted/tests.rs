@@ -203,7 +203,15 @@ fn paths_of_files_beside_a_flow_are_plain() {
     let long = "a".repeat(MAX_POSTED_PATH_BYTES + 1);
     let hostile =
         ["", ".", "..", "../a", "a/../../b", "/a", "a//b", "a/", "a\\b", "a\0b", "a\nb", ".env", "a/.git/b", &long];
-    for path in hostile.into_iter().chain(["a\u{202e}dm.md", "a\u{200b}.md", "\u{feff}a.md", "a\u{e0041}"]) {
+    for path in hostile.into_iter().chain([
+        "a\u{202e}dm.md",
+        "a\u{200b}.md",
+        "\u{feff}a.md",
+        "a\u{e0041}",
+        "a\u{ad}.md",
+        "a\u{180e}",
+        "a\u{206e}",
+    ]) {
         let why = files(path).unwrap_err();
         assert!(why.is_ascii() && why.len() < 500, "{path:?}: {why}");
     }
