@@ -151,7 +151,7 @@ async fn act(visit: Visit, name: Option<String>, form: &Form) -> Result<Response
     if wanted == Some("picture") {
         return Ok(editor.picture_page().await.into_response());
     }
-    if let Some(why) = editor.beside.mistake() {
+    if let Some(why) = editor.beside.mistake(editor.name.as_deref()) {
         return Ok(editor.page(Some(beside::unusable(&why))).await.into_response());
     }
     let outcome = match wanted {

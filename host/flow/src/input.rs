@@ -14,7 +14,7 @@ use crate::{
     diagnostic::Diagnostics,
     graph::FACTS,
     literal::is_one_binding,
-    outline, written_key,
+    outline, written_keys,
     yaml::{Entry, Kind, Span, Tree},
 };
 
@@ -200,7 +200,7 @@ impl InputCompiler<'_, '_> {
             let Some(values) = self.input.member(field) else { continue };
             for used in read.paths.iter().filter(|used| used.is_key) {
                 let values = if used.path.root() == field { self.input } else { values };
-                written_key::warn_of_value(values, &used.path, used.span, self.diagnostics);
+                written_keys::warn_of_value(values, &used.path, used.span, self.diagnostics);
             }
         }
     }

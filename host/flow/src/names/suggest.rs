@@ -6,7 +6,7 @@ use super::KnownInput;
 use crate::{diagnostic::similar, fields::for_message, shape::Shape};
 
 /// Returns true for the name of a function that is called without arguments.
-pub(super) fn is_function(name: &str) -> bool {
+fn is_function(name: &str) -> bool {
     functions_named(name).any(|function| function.kind == FunctionKind::Call && !function.needs_arguments())
 }
 
@@ -32,8 +32,35 @@ pub(super) fn near<'a>(root: &str, names: impl IntoIterator<Item = &'a str>) -> 
     })
 }
 
+/// Names of null in other languages.
+const FOREIGN_NULLS: [&str; 6] = ["undefined", "nil", "NULL", "Null", "NONE", "nothing"];
+
+/// Returns the help for a name that nothing has. If it stands `alone`, without members, it may be a text that lacks its
+/// quotes.
+pub(super) fn unknown<'a>(
+    known_input: &KnownInput,
+    shape: &Shape,
+    (id, alone): (&str, bool),
+    ids: impl Iterator<Item = &'a str>,
+) -> String {
+    if let Some(help) = suggest(known_input, shape, id).or_else(|| near(id, ids)) {
+        return help;
+    }
+    match alone {
+        true if is_function(id) => format!("`{id}` is a function: write `{id}()`"),
+        true if FOREIGN_NULLS.contains(&id) => {
+            "write `is defined` or `is none` after a value to test it, or `null` for the null value".to_owned()
+        }
+        true => format!(
+            "write a text in quotes: `'{}'`; or use `flow.input.…` or the id of an earlier node",
+            for_message(id)
+        ),
+        false => "use `flow.input.…` or the id of an earlier node".into(),
+    }
+}
+
 /// Suggests a replacement for a name of another tool.
-pub(super) fn suggest(known_input: &KnownInput, shape: &Shape, root: &str) -> Option<String> {
+fn suggest(known_input: &KnownInput, shape: &Shape, root: &str) -> Option<String> {
     let is_given = match known_input {
         KnownInput::Unknown => false,
         KnownInput::Schema(schema) => schema.get("properties").is_some_and(|known| known.get(root).is_some()),

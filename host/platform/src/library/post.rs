@@ -240,10 +240,7 @@ impl FlowLibrary {
         }
         let text = Arc::new(text);
         let description = self.check(host, name, ending, &text.text, Some(text.clone()))?;
-        let flows = posted.flows()?;
-        let bytes = flows.values().map(|head| head.bytes(MIN_VERSION_BYTES)).sum::<u64>();
-        let is_new = !flows.contains_key(name);
-        if is_new && flows.len() >= MAX_FLOWS || bytes.saturating_add(text.text.len() as u64) > MAX_LIBRARY_BYTES {
+        if !has_room(&posted.flows()?, name, &text) {
             return Err(LibraryError::Full);
         }
         let file = ending.file_name(name);
@@ -332,7 +329,45 @@ fn to_posted(name: &str, version: PostedVersion, text: &PostedText) -> StoredFlo
     StoredFlow { name, version: version.version, file, text: text.text.clone(), posted: Some(version) }
 }
 
+/// Returns whether the library has room for another version of a flow, with the files beside it.
+fn has_room(flows: &BTreeMap<String, Arc<Head>>, name: &str, text: &PostedText) -> bool {
+    let bytes = flows.values().map(|head| head.bytes(MIN_VERSION_BYTES)).sum::<u64>();
+    let is_new = !flows.contains_key(name);
+    (!is_new || flows.len() < MAX_FLOWS) && bytes.saturating_add(text.bytes()) <= MAX_LIBRARY_BYTES
+}
+
 /// Checks the files beside a flow, and returns them by their paths without `.`.
 fn normal(files: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, LibraryError> {
     normal_files(files).map_err(LibraryError::Files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_beside_a_flow_need_room_in_the_library() {
+        let version = |bytes| PostedVersion {
+            version: 1,
+            file: "a.yaml".into(),
+            digest: String::new(),
+            bytes,
+            created: 0,
+            by: String::new(),
+        };
+        let head = |bytes| {
+            let mut head = Head::default();
+            head.versions.push(version(bytes));
+            Arc::new(head)
+        };
+        let with_file = |bytes: usize| PostedText {
+            text: "flow".into(),
+            files: BTreeMap::from([("a.md".to_owned(), "x".repeat(bytes))]),
+        };
+        let flows = BTreeMap::from([("a".to_owned(), head(MAX_LIBRARY_BYTES - 10_000))]);
+        assert!(has_room(&flows, "a", &with_file(9_000)) && has_room(&flows, "b", &with_file(9_000)));
+        assert!(!has_room(&flows, "a", &with_file(10_000)) && !has_room(&flows, "b", &with_file(10_000)));
+        let many: BTreeMap<_, _> = (0..MAX_FLOWS).map(|at| (format!("f{at}"), head(1))).collect();
+        assert!(has_room(&many, "f0", &with_file(1)) && !has_room(&many, "other", &with_file(1)));
+    }
 }

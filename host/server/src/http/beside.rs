@@ -196,19 +196,19 @@ pub(crate) struct CaseRun {
     responses((status = 200, body = CasesRun), (status = "default", body = ErrorBody)))]
 pub(crate) async fn run_cases(request: Request, Body(asked): Body<CasesToRun>) -> Result<Json<CasesRun>, ApiError> {
     let CasesToRun { flow: named, version, files, cases, only } = asked;
-    let beside = files.clone();
+    // The cases of a stored flow are those of the version that runs, even if another one is stored meanwhile.
+    let (version, beside) = match flows::stored_flow_name(&named).filter(|_| cases.is_none()) {
+        Some(name) => {
+            let found = request.clone().checking(move |flows, host| flows.files_of(host, &name, version)).await?;
+            (Some(found.version), found.files)
+        }
+        None => (version, files.clone()),
+    };
     let flow = start::load_or_check_with(&request, &named, version, files).await?;
     let flow = flows::with_home(&request, flow).await?;
     let file = file_name(flow.name());
-    let text = match (cases, flows::stored_flow_name(&named)) {
-        (Some(text), _) => Some(text),
-        (None, None) => beside.get(&file).cloned(),
-        (None, Some(name)) => {
-            let found = request.clone().checking(move |flows, host| flows.files_of(host, &name, version)).await?;
-            found.files.get(&file).cloned()
-        }
-    };
-    let Some(text) = text else {
+    let of_beside = || beside.get(&file).or_else(|| beside.get(&format!("./{file}"))).cloned();
+    let Some(text) = cases.or_else(of_beside) else {
         let why = format!("the flow has no file `{file}` beside it: send `cases`, or store the file with the flow");
         return Err(invalid_cases(why));
     };

@@ -87,8 +87,10 @@ fn a_whole_flow_reads_the_files_of_its_request_and_no_others() {
     let draft = json!({ "text": PROMPTS, "files": files("prompts/ask.md") });
     assert_eq!(served.post("/v1/assist", &draft).json()["valid"], true);
     let cases = "cases: [{ name: asks, expect: { status: parked } }]";
-    let whole = json!({ "flow": PROMPTS, "files": { "prompts/ask.md": "?", "prompts.test.yaml": cases } });
-    assert_eq!(served.post("/v1/test/cases", &whole).json()["passed"], 1);
+    for path in ["prompts.test.yaml", "./prompts.test.yaml"] {
+        let whole = json!({ "flow": PROMPTS, "files": { "prompts/ask.md": "?", path: cases } });
+        assert_eq!(served.post("/v1/test/cases", &whole).json()["passed"], 1, "{path}");
+    }
     // A stored flow has its own files.
     assert_eq!(served.post("/v1/flows", &json!({ "flow": hello() })).status, 201);
     let named = served.post("/v1/inspect", &json!({ "flow": "hello", "files": files("a.md") }));

@@ -94,7 +94,7 @@ fn below(stream: &mut Stream, limit: Value) -> Result<Value, Error> {
         Some(whole) => Ok(Value::from(stream.below(whole.unsigned_abs()))),
         None => {
             let found = if limit.is_number() { limit.to_string() } else { kind(&limit).to_owned() };
-            Err(invalid(format!("`random` needs a whole number from 1 to 2^{FRACTION_BITS} as `below`, not {found}")))
+            Err(invalid(format!("`random` needs as `below` a whole number from 1 to 2^{FRACTION_BITS}, not {found}")))
         }
     }
 }

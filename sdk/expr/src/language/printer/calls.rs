@@ -77,7 +77,6 @@ impl Printer<'_> {
     /// Checks the arguments of a filter that the expression has as constants. `operand` is the value of the filter.
     pub(super) fn check_arguments(&mut self, filter: &Filter<'_>, operand: &Expr<'_>) {
         self.check_applied(filter);
-        self.check_constants(filter);
         match (filter.name, filter.args.as_slice()) {
             ("map", [CallArg::Pos(Expr::Const(name)), CallArg::Pos(key), ..])
                 if name.value.as_str() == Some("hmac") =>
@@ -94,6 +93,7 @@ impl Printer<'_> {
             (name, [CallArg::Pos(pattern), ..]) if name.starts_with("regex") => self.check_pattern(operand, pattern),
             _ => {}
         }
+        self.check_constants(filter);
     }
 
     /// Reports constant arguments with which the filter fails. A flow is checked before it reaches a pack.

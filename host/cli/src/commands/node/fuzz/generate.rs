@@ -18,6 +18,9 @@ const HUGE_LETTERS: usize = 64 << 10;
 const HUGE_ITEMS: usize = 1_000;
 /// Maximum depth of generated values. The values of a flow may be 127 deep, and the flow adds a level.
 const MAX_DEPTH: usize = 120;
+/// Maximum number of schemas that an input takes from the references and the choices in others. A schema that names itself
+/// several times would have no end.
+const MAX_RESOLVED: usize = 10_000;
 /// The depth below which a value that the schema leaves open has no further values inside.
 const OPEN_DEPTH: usize = 4;
 
@@ -36,8 +39,14 @@ impl Inputs<'_> {
         // Half of the inputs have no edges, so that valid ones reach deep into the node.
         let edges = if random.chance(50) { 0 } else { 40 };
         let model = random.pick(&self.models).filter(|_| from_model).cloned();
-        let mut generator =
-            Generator { root: self.schema, random, edges, values_left: MAX_VALUES, letters_left: MAX_LETTERS };
+        let mut generator = Generator {
+            root: self.schema,
+            random,
+            edges,
+            values_left: MAX_VALUES,
+            letters_left: MAX_LETTERS,
+            resolved_left: MAX_RESOLVED,
+        };
         let input = match model {
             Some(mut model) => {
                 generator.change(&mut model);
@@ -56,6 +65,7 @@ struct Generator<'a> {
     edges: usize,
     values_left: usize,
     letters_left: usize,
+    resolved_left: usize,
 }
 
 impl Generator<'_> {
@@ -88,7 +98,9 @@ impl Generator<'_> {
 
     /// Returns the schema with its references and its choices replaced by one of their schemas.
     fn resolved(&mut self, schema: &Value, steps: usize) -> Value {
-        let Some(members) = schema.as_object().filter(|_| steps < 16) else { return schema.clone() };
+        let is_open = steps < 16 && self.resolved_left > 0;
+        let Some(members) = schema.as_object().filter(|_| is_open) else { return schema.clone() };
+        self.resolved_left -= usize::from(steps > 0);
         if let Some(target) = members.get("$ref").and_then(Value::as_str) {
             let found = target.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer)).cloned();
             return self.with_rest(found.unwrap_or(Value::Bool(true)), members, "$ref", steps);
@@ -476,7 +488,8 @@ mod tests {
             "a": { "type": "string", "minLength": 18_446_744_073_709_551_615_u64 },
             "b": { "type": "array", "minItems": 18_446_744_073_709_551_615_u64 },
         } });
-        for schema in [endless, tree, huge] {
+        let names_itself = json!({ "allOf": vec![json!({ "$ref": "#" }); 30] });
+        for schema in [endless, tree, huge, names_itself] {
             let inputs = Inputs { schema: &schema, models: Vec::new() };
             for round in 0..20 {
                 assert!(inputs.input(0, round).is_object());

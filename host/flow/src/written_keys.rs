@@ -1,6 +1,4 @@
-//! Keys of `hmac` that are texts in the flow.
-
-use std::iter;
+//! Warns of keys of `hmac` that are texts in the flow.
 
 use flowcell_expr::{Path, Segment};
 
@@ -13,13 +11,13 @@ use crate::{
 /// Warns if the value at a path, which is a key of `hmac`, is a text in the field of the input whose members are names of
 /// another field.
 pub(crate) fn warn_of_value(values: &Tree, path: &Path, span: Span, diagnostics: &mut Diagnostics<'_>) {
-    let members: Vec<&str> = iter::once(path.root()).chain(path.segments().iter().map_while(key)).collect();
+    let members: Vec<&str> = std::iter::once(path.root()).chain(path.segments().iter().map_while(key)).collect();
     if is_written(values, &members) {
         warn(path, "is", span, diagnostics);
     }
 }
 
-/// Returns the name of a member in a path; `None` for the number of an item.
+/// Returns the key of a segment; `None` for an index.
 pub(crate) fn key(segment: &Segment) -> Option<&str> {
     match segment {
         Segment::Key(key) => Some(key),
@@ -34,7 +32,7 @@ pub(crate) fn is_written(value: &Tree, members: &[&str]) -> bool {
     text.is_some_and(|text| !text.is_empty() && !text.contains("{{"))
 }
 
-/// Warns that a key is a text in the flow. `is` is the verb of the message.
+/// Warns of a key at a path. `is` begins the sentence about it.
 pub(crate) fn warn(path: &Path, is: &str, span: Span, diagnostics: &mut Diagnostics<'_>) {
     let message = format!("the key of `hmac`, `{}`, {is} a text in the flow", for_message(&path.to_string()));
     let help =
