@@ -1,6 +1,7 @@
 //! Resolves the root names of expressions. Reports names that an expression cannot use where it stands.
 
 mod facts;
+mod giver;
 mod inbound;
 mod keys;
 mod known_input;
@@ -19,7 +20,7 @@ use crate::{
     diagnostic::{Diagnostics, did_you_mean},
     fields::for_message,
     first_node,
-    fragments::{PARAMS, SCOPE_TYPE},
+    fragments::PARAMS,
     graph::{FACTS, NodeIx, PassRead, Reference, Source},
     input::{FieldReads, PathUse},
     members::{self, MissingMember},
@@ -313,26 +314,10 @@ impl NameResolver<'_> {
         span: Span,
         diagnostics: &mut Diagnostics<'_>,
     ) {
-        if let Some(kind) = &self.types[self.giver(node.0 as usize)] {
+        if let Some(kind) = &self.types[giver::of(self, node.0 as usize)] {
             let absent = members::in_output(kind, &path.segments()[start..]);
             self.report(absent.filter(|absent| absent.is_after(known, start)), (path, start), span, diagnostics);
         }
-    }
-
-    /// Returns the node whose output a node gives: of a scope or a use of a fragment, the only last node of its body.
-    fn giver(&self, mut node: usize) -> usize {
-        while let Some(kind) = &self.types[node]
-            && &*kind.name == SCOPE_TYPE
-            && self.flow.nodes[node].body_output.is_none()
-            && let Some(body) = self.shape.owned[node]
-        {
-            let mut sinks = self.shape.sinks(body);
-            match (sinks.next(), sinks.next()) {
-                (Some(sink), None) => node = sink,
-                _ => break,
-            }
-        }
-        node
     }
 
     /// Reports a member that cannot exist in the output of the node with this id, if there is such a node.

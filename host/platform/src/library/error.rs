@@ -76,11 +76,10 @@ pub enum LibraryError {
     Files(String),
     /// A flow in a folder has its files there.
     #[error(
-        "the flows of this store are files in the folder {}: put the files beside the flow there, and post the flow \
-         without `files`",
-        .0.display()
+        "the flows of this store are files in its folder: put the files beside the flow there, and post the flow without \
+         `files`"
     )]
-    NoFiles(PathBuf),
+    NoFiles,
     /// Flows are posted to shared stores only.
     #[error("the store is not shared, so its flows are files: name a shared store, or copy the file to the folder")]
     NotShared,

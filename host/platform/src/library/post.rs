@@ -58,7 +58,7 @@ impl FlowLibrary {
             return self.post_version(host, &name, Ending::of_text(&text.text), text, expects);
         }
         if !files.is_empty() {
-            return Err(LibraryError::NoFiles(self.folder.clone()));
+            return Err(LibraryError::NoFiles);
         }
         if after.is_some_and(|after| after > 0) {
             let unknown = |error| match error {
@@ -162,7 +162,9 @@ impl FlowLibrary {
         after: Option<u32>,
     ) -> Result<StoredFlow, LibraryError> {
         check_name(name)?;
-        let Some(posted) = &self.posted else { return Err(LibraryError::NoFiles(self.folder.clone())) };
+        let Some(posted) = &self.posted else {
+            return Err(self.get(name, None).err().unwrap_or(LibraryError::NoFiles));
+        };
         self.refuse_deployed(name)?;
         let Some((version, text)) = posted.newest_now(name)? else {
             return Err(LibraryError::Unknown(name.to_owned()));

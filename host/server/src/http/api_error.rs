@@ -311,7 +311,7 @@ impl From<LibraryError> for ApiError {
                 of(StatusCode::CONFLICT, "version_conflict").with_details(json!({ "version": newest }))
             }
             LibraryError::Deployed { .. } => of(StatusCode::CONFLICT, "flow_deployed"),
-            LibraryError::Files(_) | LibraryError::NoFiles(_) | LibraryError::NotShared => {
+            LibraryError::Files(_) | LibraryError::NoFiles | LibraryError::NotShared => {
                 of(StatusCode::UNPROCESSABLE_ENTITY, "invalid_file")
             }
             LibraryError::TooLarge => of(StatusCode::PAYLOAD_TOO_LARGE, "too_large"),

@@ -16,10 +16,10 @@ use crate::{
     samples::{asks, hello},
 };
 
-/// Returns the names of the files beside the folder of the flows.
+/// Returns the names of the files beside the folder of the flows, but not those that the store itself writes.
 fn beside(folder: &Path) -> Vec<String> {
     let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
-    let mut names: Vec<_> = names.filter(|name| !name.contains(".db")).collect();
+    let mut names: Vec<_> = names.filter(|name| !name.contains(".db") && name != "epoch").collect();
     names.sort();
     names
 }
