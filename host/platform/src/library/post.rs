@@ -240,7 +240,8 @@ impl FlowLibrary {
         }
         let text = Arc::new(text);
         let description = self.check(host, name, ending, &text.text, Some(text.clone()))?;
-        if !has_room(&posted.flows()?, name, &text) {
+        let flows = posted.flows()?;
+        if !has_room(&flows, name, &text) {
             return Err(LibraryError::Full);
         }
         let file = ending.file_name(name);
