@@ -18,7 +18,7 @@ use crate::{
 #[derive(Subcommand)]
 pub(crate) enum TriggerCommand {
     /// Bind a trigger to a flow of the library, without changing the flow's file
-    Create(NewTrigger),
+    Create(Box<NewTrigger>),
     /// List the triggers: those in the files of flows, and bound ones
     List(TriggersArgs),
     /// Show a trigger, with its next start or its address for posts

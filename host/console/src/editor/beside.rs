@@ -84,7 +84,7 @@ impl Beside {
         let field = |name: &str| form.text(name).unwrap_or_default().to_owned();
         let dropped: BTreeSet<&str> = form.all("drop").into_iter().collect();
         let pairs = form.all("path").into_iter().map(str::trim).zip(form.all("file"));
-        let kept = pairs.filter(|(path, text)| !dropped.contains(path) && !(path.is_empty() && text.trim().is_empty()));
+        let kept = pairs.filter(|(path, text)| !(dropped.contains(path) || path.is_empty() && text.trim().is_empty()));
         let files = kept.map(|(path, text)| (path.to_owned(), text.to_owned())).collect();
         let unread = form.text("unread").map(str::to_owned);
         Beside { source: field("source"), cases: field("cases"), files, unread }

@@ -67,6 +67,6 @@ async fn every_example_gives_what_it_says() {
             }
         }
     }
-    assert_eq!(types, 46);
+    assert_eq!(types, 47);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -58,6 +58,9 @@ pub enum FormOperation {
     },
 }
 
+/// The name of a change in the audit log, and its subject.
+pub type Change = (&'static str, String);
+
 impl FormOperation {
     /// Performs the operation. Returns its result, and its name and subject in the audit log if it has changed something.
     pub fn perform(
@@ -65,7 +68,7 @@ impl FormOperation {
         host: &Host,
         library: &FlowLibrary,
         actor: &str,
-    ) -> Result<(Value, Option<(&'static str, String)>), FormError> {
+    ) -> Result<(Value, Option<Change>), FormError> {
         match self {
             FormOperation::Create(new) => {
                 let made = create(host, library, new, actor)?;

@@ -304,7 +304,7 @@ impl Rule {
             return Err("`scopes` is empty, so that nothing is allowed".to_owned());
         }
         let of_tenants = || Scope::of_tenants().map(Scope::name).collect::<Vec<_>>().join(", ");
-        match self.scopes.iter().find(|name| !Scope::named(name).is_some_and(|scope| !scope.is_for_operators())) {
+        match self.scopes.iter().find(|name| Scope::named(name).is_none_or(Scope::is_for_operators)) {
             Some(name) => {
                 Err(format!("`{}` is not a scope of a tenant; they are {}", name.escape_debug(), of_tenants()))
             }
