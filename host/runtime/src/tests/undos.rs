@@ -373,7 +373,7 @@ fn one_run_takes_over_what_can_be_undone() {
 fn a_run_that_has_not_ended_keeps_what_can_be_undone() {
     let body = chain(vec![Plan::Done, Plan::Done, Plan::Fail]).with_undo(1, Plan::Fail);
     let case = Case::new(&body, FlowPolicy::default());
-    assert_eq!(case.run().status, RunStatus::Parked, "the undo has failed");
+    assert_eq!(case.run().status, RunStatus::NeedsAttention, "the undo has failed");
     let retry = |from: &str| {
         let repeat = Repeat { from: Some(from.into()), ..Repeat::default() };
         FlowRunner::retry(case.world.clone(), &"run-1".into(), repeat, RunOptions::default())
