@@ -201,7 +201,7 @@ impl Editor {
         self.caller.scopes.iter().any(|own| own == scope)
     }
 
-    /// Returns a digest of the text and the files. A confirmation names what was reviewed by it.
+    /// Returns a digest of the text and the files. A confirmation names the reviewed text and files by it.
     fn digest(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         hasher.update(self.written.text.as_bytes());

@@ -118,7 +118,7 @@ impl Area {
 }
 
 /// The beginning of the place of the navigation in a page, before the number of the page's area. No text of a tenant can
-/// contain it, because texts are escaped. The links depend on the caller, whom [`protect`] asks for.
+/// contain it, because texts are escaped. The links depend on the caller; [`protect`] asks for the caller.
 const PAGES_MARK: &str = "<!--pages:";
 
 /// The keys of the pages, for the list that `?` opens.

@@ -1,4 +1,4 @@
-//! What a manifest tells people who look for a pack.
+//! The members of a manifest for people who look for a pack.
 
 use serde::{Deserialize, Serialize};
 
@@ -37,7 +37,7 @@ pub struct About {
     /// The address of the source code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repository: Option<String>,
-    /// The reason why nobody should begin to use this version, and what to use in place of it.
+    /// The reason not to begin to use this version, and what to use in place of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deprecated: Option<String>,
 }
@@ -48,7 +48,7 @@ impl About {
         *self == About::default()
     }
 
-    /// Checks all members. The error names the wrong one and says what it has to be.
+    /// Checks all members. The error names the wrong one and its rule.
     pub fn check(&self) -> Result<(), String> {
         for (name, words) in [("categories", &self.categories), ("keywords", &self.keywords)] {
             if words.len() > MAX_WORDS {

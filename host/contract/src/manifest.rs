@@ -107,7 +107,7 @@ pub struct NodeType {
     /// The digest of the pack; `None` as long as the manifest is neither read from a pack nor added to a catalog.
     #[serde(skip)]
     pub pack: Option<Digest>,
-    /// What the manifest tells people who look for the pack. [`Manifest::complete`] sets it.
+    /// The members of the manifest for people who look for the pack. [`Manifest::complete`] sets it.
     #[serde(skip)]
     pub about: Arc<About>,
     /// The `x-flowcell` marks of the input schema. [`Manifest::complete`] sets them.

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use crate::Profile;
 
-/// The cost of one attempt, without the checks of schemas and the time in which it waits for a slot.
+/// The cost of one attempt, without the checks of schemas and the time that it waits for a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// The time in which the host makes the instance.
+    /// The time that the host takes to make the instance.
     pub instantiation: Duration,
     /// The time of the call, with the replies to the calls of the guest.
     pub call: Duration,
-    /// The time in which the host drops the instance.
+    /// The time that the host takes to drop the instance.
     pub teardown: Duration,
     /// The bytes of linear memory at the end of the attempt, over all memories.
     pub memory: usize,

@@ -1,4 +1,4 @@
-//! Test cases of flows: their format, the run of a case in virtual time, and the comparison with what the case expects.
+//! Test cases of flows: their format, the run of a case in virtual time, and the comparison with the expected outcome.
 //!
 //! | module | contents |
 //! |---|---|

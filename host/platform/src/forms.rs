@@ -53,7 +53,7 @@ const DAY_MS: u64 = 86_400_000;
 const LINK: &str = "form-link";
 /// The kind and the key of the document that creations change, so that they count the links one after the other.
 const TURN: (&str, &str) = ("form-turn", "turn");
-/// The member of an input that names what has started a run.
+/// The member of an input that names the trigger of a run.
 const TRIGGER_INPUT: &str = "trigger";
 /// Maximum number of characters of the name of a member in a message.
 const MAX_SHOWN_CHARS: usize = 64;
@@ -346,7 +346,7 @@ impl Forms<'_> {
 }
 
 /// Returns the pointer of a member of `input` that the person may not set: one that the link sets and that has no field, and
-/// `trigger`, by which a flow knows what has started it. A program with the code could send them.
+/// `trigger`, by which a flow knows its trigger. A program with the code could send them.
 fn fixed_member(schema: Option<&Value>, prefill: &Value, input: &Value) -> Option<String> {
     let field = |name: &str| schema.and_then(|schema| schema["properties"].get(name));
     if input.get(TRIGGER_INPUT).is_some() && field(TRIGGER_INPUT).is_none() {
@@ -357,7 +357,7 @@ fn fixed_member(schema: Option<&Value>, prefill: &Value, input: &Value) -> Optio
 
 fn fixed_below(schema: &Value, prefill: &Value, input: &Value) -> Option<String> {
     prefill.as_object().into_iter().flatten().find_map(|(name, own)| {
-        // What is no object takes the place of all members.
+        // A value that is not an object takes the place of all members.
         let given = if input.is_object() { input.get(name)? } else { input };
         let below = match schema["properties"].get(name) {
             None if given == own => None,

@@ -16,7 +16,7 @@
 //! | `rules` | from claims to a tenant and its scopes |
 //! | `token` | the check of a token |
 //!
-//! **Strangers cause no requests to an issuer with what they make up.** A code is exchanged only once for each cookie that
+//! **Strangers cause no requests to an issuer with made-up values.** A code is exchanged only once for each cookie that
 //! this store has signed, and only if the state fits the cookie. Unknown keys are looked for at most once a minute.
 
 pub mod config;

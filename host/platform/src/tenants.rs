@@ -9,7 +9,7 @@
 //! | token_use, refusals | the last use of tokens, and warnings before they expire; the rejected tokens in the audit log |
 //! | [`audit`] | audit logs, a hash chain for each tenant |
 //! | [`login`] | logins of browsers, with one-time codes |
-//! | [`accounts`] | accounts of people whom an issuer has identified, and their sessions |
+//! | [`accounts`] | accounts of people identified by an issuer, and their sessions |
 //! | [`deletion`] | the removal of a tenant |
 //! | [`retention`] | the removal of old runs by rules |
 //! | [`operation`] | operators' requests from any process |

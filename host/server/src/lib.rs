@@ -108,7 +108,7 @@ pub struct Settings {
     pub pages: Option<Pages>,
     /// The notifications of this process, whose links answer gates, and whose file a reload reads. `None`: there are none.
     pub notifications: Option<Notifications>,
-    /// The sign-in by OpenID Connect, whose file a reload reads. `None`: there is none.
+    /// The sign-in by OpenID Connect, whose file a reload reads. `None`: the server has none.
     pub sign_ins: Option<SignIns>,
     /// Time between the request to stop and the stop, in which `/readyz` answers 503 and everything else goes on.
     pub drain_delay: Duration,

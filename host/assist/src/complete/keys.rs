@@ -21,7 +21,7 @@ use crate::{
     spots::{self, Place},
 };
 
-/// The words of a JSON Schema, one of which each schema of an input has.
+/// The words of a JSON Schema. Each schema of an input has at least one of them.
 const SCHEMA_WORDS: [&str; 9] = ["type", "properties", "required", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"];
 
 /// Returns the keys that a map may have besides those that it has. `at` is the map and the member that is typed;

@@ -332,7 +332,7 @@ fn hostile_texts_and_places_offer_nothing_or_something() {
         each("a1", "a0, q"),
     ));
     complete(&document(&text), at);
-    // A cycle through all nodes, each of which reads another one.
+    // A cycle through all nodes. Each node reads another one.
     let read = |number: usize| {
         format!("{{ id: n{number}, type: control.noop, input: {{ value: '{{{{ n{}.value }}}}' }} }}", number / 2)
     };

@@ -113,7 +113,7 @@ struct Deleted<'s> {
 }
 
 impl Deleted<'_> {
-    /// Returns what is offered in place of the word.
+    /// Returns the completions that are offered in place of the word.
     fn offered(&self) -> Vec<Completion> {
         complete(&document(&self.text), self.word.range.start)
     }

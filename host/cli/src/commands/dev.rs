@@ -124,7 +124,7 @@ impl Pass<'_> {
         self.show(&["test", &flow], false)
     }
 
-    /// Shows the run. Returns false if there is none, because of an error that the child has reported.
+    /// Shows the run. Returns false if no run exists, because of an error that the child has reported.
     fn show_run(&self) -> Result<bool, CliError> {
         let reader = match Reader::open(self.state) {
             Err(OpenStoreError::Missing(_)) => return Ok(false),

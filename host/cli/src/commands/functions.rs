@@ -64,7 +64,7 @@ const FACTS: [(&str, &str); 13] = [
     ("undo.task", "In a node that undoes another one: the address of its task."),
 ];
 
-/// A fact, with what it says.
+/// The name of a fact, and its summary.
 type Fact = (&'static str, &'static str);
 
 pub(super) fn execute(args: &FunctionsArgs) -> Result<Exit, CliError> {

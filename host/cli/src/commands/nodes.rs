@@ -123,7 +123,7 @@ fn describe(node: &NodeType) -> String {
     text
 }
 
-/// Describes what a manifest tells people, one line for each member. Empty if it tells nothing.
+/// Describes the members of [`About`] that are set, except the icon, one line for each. Empty without any.
 pub(super) fn about(about: &About) -> String {
     let words = |words: &[String]| Some(words.join(", ")).filter(|words| !words.is_empty());
     let lines = [

@@ -1,4 +1,4 @@
-//! Tests what a manifest tells people about a pack, and where they read it.
+//! Tests the members of a manifest that describe a pack to people, and the places that show them.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Tests `flowcell node bench`: what it measures, and that its calls stay in the sandbox.
+//! Tests `flowcell node bench`: its measurements, and that its calls stay in the sandbox.
 
 use std::{fs, path::Path, process::Output};
 

@@ -44,7 +44,7 @@ fn repeated(folder: &Path, command: &str) -> (Option<i32>, String) {
 fn a_mistake_is_found_made_small_and_repeated() {
     let (_folder, project) = project("shop", Language::Rust);
     let code = fs::read_to_string(project.join("src/lib.rs")).unwrap();
-    // The mistake of somebody who thinks that letters are bytes.
+    // The mistake of an author who thinks that letters are bytes.
     let wrong = code.replace("Hello {}\", input.name)", "Hello {}\", &input.name[..input.name.len().min(1)])");
     assert_ne!(code, wrong);
     fs::write(project.join("src/lib.rs"), wrong).unwrap();

@@ -1,4 +1,4 @@
-//! Tests `flowcell node profile`: it names the functions in which a node computes.
+//! Tests `flowcell node profile`: it names the functions where a node computes.
 
 use std::fs;
 

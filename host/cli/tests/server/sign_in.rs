@@ -257,7 +257,7 @@ fn an_issuer_that_is_away_is_reported() {
     provider.stop();
     let answer = visitor.open(&callback);
     refused(&site, &visitor, &answer, 503, "issuer_unavailable", "cannot connect to");
-    // What the issuer has said before is still known, and is not after a reload.
+    // The earlier answers of the issuer are still known, and are not after a reload.
     assert_eq!(visitor.go(&site.url("/console/sign-in/company")).status, 303);
     site.write(&provider.issuer("company", "flowcell", USERS));
     let answer = visitor.go(&site.url("/console/sign-in/company"));

@@ -27,7 +27,7 @@ const EXAMPLE: &str = "cases:\n  - name: it works\n    input: {}\n    expect: { 
 pub(super) struct Beside {
     /// `store` or `folder`, as the API says where the flow is. Empty for a new flow.
     source: String,
-    /// The text of the file of cases. Empty if there is none.
+    /// The text of the file of cases. Empty without such a file.
     cases: String,
     /// The paths and texts of the other files. A new file may lack its path.
     files: Vec<(String, String)>,

@@ -1,4 +1,4 @@
-//! The pages of the operators: who sees them, and what they show of tenants with hostile texts.
+//! The pages of the operators: who sees them, and how they show tenants with hostile texts.
 
 use flowcell_platform::tenants::Tenants;
 use serde_json::json;

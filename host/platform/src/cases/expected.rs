@@ -357,7 +357,7 @@ mod tests {
         assert!(told[0].contains("…[0] is 5000, not 0") && told[0].len() < 1_000, "{}", told[0].len());
         let told = differences("out", &Json::object::<&str>([]), &named(inner(0)), None);
         assert!(told[0].contains("… is unexpected: [0,1,") && told[0].len() < 1_000, "{}", told[0].len());
-        // Each comparison keeps a limited number of sentences, whatever their number is at its end.
+        // Each comparison keeps a limited number of sentences, however many it finds.
         let mut found = Found { told: Vec::new(), more: 0, until: None, is_late: false };
         compare("out", &named(inner(0)), &named(inner(5_000)), Members::All, &mut found);
         assert_eq!((found.told.len(), found.more), (MAX_DIFFERENCES, 980));

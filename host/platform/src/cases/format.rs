@@ -57,7 +57,7 @@ pub struct Expect {
     pub route: Option<Vec<String>>,
 }
 
-/// Maximum number of unknown nodes that a case is told of.
+/// Maximum number of unknown nodes that are reported for a case.
 const MAX_UNKNOWN: usize = 20;
 
 /// The status of a case whose input does not fit the flow.
@@ -84,14 +84,14 @@ impl Default for Expect {
     }
 }
 
-/// Returns the part of an address that names a node, or a call of a node, of the flow in which the address begins:
+/// Returns the part of an address that names a node, or a call of a node, of the flow where the address begins:
 /// `approve` in `process[3].approve`, `review` in `review/approve`, `bot#3` in `each[0].bot#3`.
 pub fn node_part(address: &str) -> &str {
     let here = address.split('/').next().unwrap_or(address);
     here.rsplit('.').next().unwrap_or(here)
 }
 
-/// Returns the id of the node that an address names in the flow in which it begins: `bot` in `each[0].bot#3`.
+/// Returns the id of the node that an address names in the flow where it begins: `bot` in `each[0].bot#3`.
 pub fn node_of(address: &str) -> &str {
     let here = node_part(address);
     here.split('#').next().unwrap_or(here)

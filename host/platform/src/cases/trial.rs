@@ -1,4 +1,4 @@
-//! Runs a case of a flow, and compares the outcome with what the case expects.
+//! Runs a case of a flow, and compares the outcome with the expectations of the case.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -44,7 +44,7 @@ struct Began {
     script: Arc<Fixtures>,
 }
 
-/// How the run of a case ended.
+/// The end of the run of a case.
 pub enum CaseEnd {
     /// It ended or waits.
     Ended(Box<RunResult>),
@@ -84,7 +84,7 @@ impl Trial {
         self.began.as_mut().ok()?.runner.take()
     }
 
-    /// Returns a sentence for each difference between the outcome of the run and what the case expects. `end` is `None`
+    /// Returns a sentence for each difference between the outcome of the run and the expectations. `end` is `None`
     /// if there was no run. A comparison of values that is not finished at the time `until` ends, and says so.
     pub fn differences(
         &self,
@@ -156,7 +156,7 @@ fn compare(case: &Case, result: &RunResult, route: &[String], graph: &Graph, unt
     wrong
 }
 
-/// Returns true if two routes have the same nodes, and in the same order wherever a path of edges leads from one node
+/// Returns true if two routes have the same nodes, with two nodes in the same order if a path of edges leads from one
 /// to the other. The order of other nodes depends on their durations, so it is not compared. Returns `None` if the
 /// comparison is not finished at the time `until`.
 fn is_same_route(expected: &[String], route: &[String], graph: &Graph, until: Option<Instant>) -> Option<bool> {

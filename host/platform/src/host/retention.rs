@@ -85,7 +85,7 @@ pub struct Removal {
     pub held: Vec<RunId>,
 }
 
-/// Removes ended runs in one transaction, in which the store decides which of them may go.
+/// Removes ended runs in one transaction. In it, the store decides which of them may go.
 fn remove(host: &Host, runs: &[RunId], removing: Removing) -> Result<Removed, StoreError> {
     if runs.is_empty() {
         return Ok(Removed::default());

@@ -118,7 +118,7 @@ impl FlowLibrary {
         Ok(())
     }
 
-    /// Returns the text of the file of cases beside the flow in a file, or `None` if there is none.
+    /// Returns the text of the file of cases beside the flow in a file, or `None` without such a file.
     fn cases_beside(&self, stored: &str, flow: &str) -> Result<Option<String>, LibraryError> {
         let file = Path::new(flow).file_name().and_then(|file| file.to_str()).unwrap_or_default();
         let stem = file.strip_suffix(ENDING).or_else(|| file.rsplit_once('.').map(|(stem, _)| stem)).unwrap_or(file);

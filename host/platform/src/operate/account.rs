@@ -57,7 +57,7 @@ pub enum AccountRefusal {
     /// The tenant of the rule does not exist.
     #[error("the tenant `{0}` of this account does not exist; ask an operator of this server")]
     TenantUnknown(String),
-    /// The tenant has its share of the accounts of the store, none of which is idle.
+    /// The tenant has its share of the accounts of the store, and none of them is idle.
     #[error(
         "the tenant of this account has its share of the {0} accounts of this server, and each has an open session or is \
          disabled; ask an operator to delete some"

@@ -271,13 +271,13 @@ pub trait Identify: Send + Sync {
         Ok(())
     }
 
-    /// Makes a session for a person whom an issuer has identified, with the rights that the operator's rules give. By default,
-    /// no tenant has accounts.
+    /// Makes a session for a person identified by an issuer, with the rights that the operator's rules give. By
+    /// default, no tenant has accounts.
     fn sign_in(&self, granted: &Granted) -> Result<Login, AccountRefusal> {
         Err(AccountRefusal::TenantUnknown(granted.tenant.clone()))
     }
 
-    /// Ends the sessions of a person whom no rule of the operator admits any more.
+    /// Ends the sessions of a person who is no longer admitted by any rule of the operator.
     fn end_sessions(&self, _subject: &Subject) -> Result<(), AccountRefusal> {
         Ok(())
     }

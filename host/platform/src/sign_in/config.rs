@@ -23,7 +23,7 @@ pub const MAX_ISSUERS: usize = 16;
 pub const MAX_RULES: usize = 256;
 /// Maximum number of addresses of the console.
 pub const MAX_ORIGINS: usize = 16;
-/// Maximum number of claims in a rule, and of scopes that the issuer is asked for.
+/// Maximum number of claims in a rule, and of requested scopes.
 const MAX_WORDS: usize = 16;
 /// Maximum length of an address, a claim, or a value.
 const MAX_TEXT_BYTES: usize = 512;
@@ -68,7 +68,7 @@ pub struct IssuerSettings {
     /// The place of the client's secret: `env:NAME` or `file:PATH`. `None`: a public client.
     #[serde(default)]
     pub client_secret_from: Option<String>,
-    /// The scopes that the issuer is asked for. `None`: `openid`.
+    /// The scopes to request from the issuer. `None`: `openid`.
     #[serde(default)]
     pub scopes: Option<Vec<String>>,
     /// The lifetime of a session.
@@ -255,7 +255,7 @@ impl IssuerSettings {
         self.title.as_deref().unwrap_or(&self.name)
     }
 
-    /// Returns the scopes that the issuer is asked for, separated by spaces.
+    /// Returns the scopes to request from the issuer, separated by spaces.
     pub(super) fn asked_scopes(&self) -> String {
         self.scopes.as_ref().map_or_else(|| "openid".to_owned(), |scopes| scopes.join(" "))
     }

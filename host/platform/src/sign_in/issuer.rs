@@ -40,7 +40,7 @@ pub(super) struct Issuer {
     known: Mutex<Known>,
 }
 
-/// What the issuer has said about itself.
+/// The metadata and the keys that the issuer has sent, and the last failure.
 #[derive(Default)]
 struct Known {
     metadata: Option<Read<Metadata>>,

@@ -68,7 +68,7 @@ pub struct Begun {
     pub cookie: String,
 }
 
-/// What the issuer has sent the browser back with.
+/// The parameters that the browser brings back from the issuer.
 #[derive(Clone, Debug, Default)]
 pub struct Callback {
     /// The state.
@@ -221,7 +221,7 @@ impl SignIns {
     }
 
     /// Makes a session for a machine with this token. Returns `None` if no issuer for machines has the name that the token
-    /// has; no issuer is asked then.
+    /// has; then it sends no request.
     pub async fn sign_in_machine(&self, token: &str) -> Result<Option<Login>, SignInError> {
         let present = self.present();
         let Some(Unchecked { issuer, audience, ends }) = unchecked(token) else { return Ok(None) };

@@ -18,7 +18,7 @@ pub(super) const MAX_SKEW_SECONDS: f64 = 60.0;
 /// The claims of a checked token.
 pub(super) type Claims = Map<String, Value>;
 
-/// What a token must have.
+/// The values that a token is checked against.
 pub(super) struct Expected<'a> {
     pub(super) issuer: &'a str,
     /// This server's name at the issuer, or the audience of machines.
@@ -104,7 +104,7 @@ fn check_audience(claims: &Claims, own: &str) -> Result<(), TokenError> {
     if is_own { Ok(()) } else { Err(TokenError::Wrong("is for another audience: see its `aud`, and `audience`")) }
 }
 
-/// What a token says about itself. Nothing has checked it.
+/// The claims of an unchecked token.
 pub(super) struct Unchecked {
     pub(super) issuer: String,
     /// The only audience. `None`: the token has several, or none.

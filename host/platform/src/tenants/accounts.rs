@@ -1,4 +1,4 @@
-//! The accounts of people whom an issuer has identified, and their sessions.
+//! The accounts of people identified by an issuer, and their sessions.
 //!
 //! An account is made by its first sign-in. Each sign-in sets its tenant and its scopes anew by the rules of the operator. A
 //! session is the token of a browser that ends with its account. Sessions beyond [`MAX_SESSIONS`], and those with other

@@ -72,8 +72,8 @@ pub fn create_code(tenants: &Tenants, tenant: &str, scopes: &[String]) -> Result
     add_code(tenants, tenant, scopes, None)
 }
 
-/// Makes a code for a caller with a token of a tenant. The login has these scopes, all of which the caller must have, or
-/// without scopes those of the caller. It ends with the caller's token.
+/// Makes a code for a caller with a token of a tenant. The login has these scopes, and the caller must have all of
+/// them. Without scopes it has those of the caller. It ends with the caller's token.
 pub fn create_code_for(tenants: &Tenants, caller: &Caller, scopes: &[String]) -> Result<String, CodeError> {
     let tenant = caller.tenant.as_str();
     let Some(id) = caller.token.as_deref().filter(|_| !caller.is_operator()) else { return Err(CodeError::NotAToken) };

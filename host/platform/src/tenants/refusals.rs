@@ -1,4 +1,4 @@
-//! The rejected tokens and accounts about which the audit logs have a recent entry.
+//! The rejected tokens and accounts that have a recent entry in the audit logs.
 
 use std::collections::HashMap;
 

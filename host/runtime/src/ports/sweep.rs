@@ -18,7 +18,7 @@ pub struct Swept {
     pub file_bytes: u64,
 }
 
-/// The reason why a store keeps a run that it was asked to remove.
+/// The reason why a store keeps a run in spite of a request to remove it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Undeletable {
     /// The run does not exist, or was removed.

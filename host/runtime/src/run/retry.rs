@@ -177,8 +177,8 @@ fn keeps(part: &InVersion, name: &NodeId) -> bool {
 }
 
 /// Refuses to keep the outputs of the nodes in `undoable` if the earlier run has not ended, or another run has taken one of
-/// them over. The other run undoes the node if it fails, and so would this one: then one of them would rely on what the
-/// other has undone.
+/// them over. The other run undoes the node if it fails, and so would this one: then one of them would rely on
+/// nodes that the other has undone.
 fn check_not_taken_over(
     world: &World,
     (run, has_ended): (&RunId, bool),

@@ -36,7 +36,7 @@ pub(super) async fn remove(
 ) -> Result<Removed, SqlError> {
     let (mut removed, mut rows) = (Removed::default(), Vec::new());
     for some in runs.chunks(MAX_RUNS) {
-        // In the order in which commits lock rows.
+        // Commits lock rows in the same order.
         let sql = format!(
             "SELECT id, run, parent, standing, attention, owner FROM flowcell_runs
             WHERE tenant = ? AND hash IN ({}) ORDER BY id FOR UPDATE",

@@ -77,7 +77,7 @@ pub(crate) struct App {
     pub(crate) reloader: Arc<Reloader>,
     /// The notifications, whose links answer gates. `None`: there are none.
     pub(crate) notifications: Option<Notifications>,
-    /// The sign-in by OpenID Connect. `None`: there is none.
+    /// The sign-in by OpenID Connect. `None`: the server has none.
     pub(crate) sign_ins: Option<SignIns>,
     pub(crate) returns: SignInLimiter,
     pub(crate) machines: Machines,

@@ -12,7 +12,7 @@ use super::seats::counted_address;
 
 /// Maximum number of sign-ins that browsers of one address finish in a [`WINDOW`].
 const MAX_RETURNS: u32 = 120;
-/// The time in which sign-ins of an address count.
+/// The time during which sign-ins of an address count.
 pub(crate) const WINDOW: Duration = Duration::from_secs(60);
 /// Maximum number of addresses whose sign-ins are counted.
 const MAX_ADDRESSES: usize = 10_000;

@@ -92,7 +92,7 @@ fn a_link_shows_its_form_and_starts_a_run() {
     for wrong in [json!({ "count": 0 }), json!({ "item": "x".repeat(21) }), json!({ "item": null })] {
         assert_eq!(house.start(&code, "1", &wrong).status, 422, "{wrong}");
     }
-    // What the link sets without a field is not for the person, and no input pretends to be a trigger.
+    // The person cannot set members that the link sets without a field, and no input pretends to be a trigger.
     for fixed in [json!({ "from": "thief" }), json!({ "trigger": { "type": "cron" } })] {
         assert_eq!(house.start(&code, "1", &fixed).fault(), (400, "bad_request".to_owned()), "{fixed}");
     }

@@ -176,7 +176,7 @@ fn a_token_makes_codes_with_its_own_scopes_that_work_once_and_end_with_it() {
     tenants.revoke_token(&small.id).unwrap();
     assert_eq!(get(&browser, "/v1/me").status, 401);
     assert_eq!(log_in(&unused).status, 401);
-    // Codes that nobody uses are few.
+    // The number of unused codes is limited.
     let open = (0..40).filter(|_| make(&a, json!({})).status == 201).count();
     assert!((19..=20).contains(&open), "{open}");
     assert_eq!(make(&a, json!({})).fault(), (429, "too_many_requests".into()));

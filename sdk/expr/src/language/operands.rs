@@ -53,7 +53,7 @@ pub(super) struct WrongArgument {
     /// The position behind the operand, from 1 on, or the name.
     which: Result<usize, String>,
     wanted: &'static str,
-    /// The type of the value; `None` if there is none.
+    /// The type of the value; `None` without a value.
     found: Option<&'static str>,
 }
 

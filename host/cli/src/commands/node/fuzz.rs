@@ -36,9 +36,9 @@ use crate::{
 
 /// Maximum real time of all rounds together.
 const MAX_TIME: Duration = Duration::from_secs(300);
-/// Maximum real time in which one finding is made smaller.
+/// Maximum real time to make one finding smaller.
 const MAX_SHRINK_TIME: Duration = Duration::from_secs(30);
-/// Maximum number of runs in which one finding is made smaller.
+/// Maximum number of runs to make one finding smaller.
 const MAX_SHRINK_RUNS: usize = 500;
 
 /// The failure codes that show a mistake of the node or of the host. The node chooses its other failures itself.
@@ -83,7 +83,7 @@ struct Finding {
     input: Value,
     /// The size in bytes of the first input that showed the mistake, as JSON.
     first_bytes: usize,
-    /// The number of runs in which the input became smaller.
+    /// The number of runs that were used to make the input smaller.
     runs: usize,
 }
 

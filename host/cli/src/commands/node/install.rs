@@ -153,7 +153,7 @@ fn asks(manifest: &Manifest) -> String {
     }
 }
 
-/// Describes a pack for people: first who has signed it and what it asks for, then the rest, and its differences from the
+/// Describes a pack for people: first its signer and its requests, then the rest, and its differences from the
 /// installed version.
 fn describe(candidate: &Candidate) -> String {
     let inspection = &candidate.inspection;

@@ -1,4 +1,4 @@
-//! `flowcell node profile`: shows in which functions a node type computes.
+//! `flowcell node profile`: shows the functions where a node type computes.
 
 mod flame;
 mod tree;

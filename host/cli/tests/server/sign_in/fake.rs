@@ -1,4 +1,4 @@
-//! An issuer that sends whatever token a test wants.
+//! An issuer that sends any token that a test wants.
 
 use std::sync::{Arc, Mutex};
 

@@ -118,7 +118,7 @@ fn wrong_tokens_of_jobs_are_refused() {
         assert!(!answer.body.contains("evil"), "{answer:?}");
     }
     assert_eq!(me(&site, &fake.job(claim("aud", json!(["https://flows.test"])))).status, 200);
-    // Made-up keys are looked for once a minute, and tokens of other issuers ask nobody.
+    // Made-up keys are looked for once a minute, and tokens of other issuers cause no request.
     let before = fake.count("/keys");
     for kid in ["a", "b", "c"] {
         let token = fake.job(|parts| parts.head["kid"] = json!(kid));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use flowcell::Cost;
 
-/// The cost of one call: the sum of its attempts, of which a node that pauses has several.
+/// The cost of one call: the sum of its attempts. A node that pauses has several attempts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Sample {
     attempts: usize,

@@ -339,7 +339,7 @@ impl Generator<'_> {
     }
 }
 
-/// Merges two schemas, of which the second one comes first. Their properties and required members are joined.
+/// Merges two schemas. The second one takes precedence. Their properties and required members are joined.
 fn merged(one: Value, other: Value) -> Value {
     match (one, other) {
         (Value::Object(mut one), Value::Object(other)) => {

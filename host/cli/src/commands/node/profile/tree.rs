@@ -11,9 +11,9 @@ use flowcell::Profile;
 #[derive(Debug, PartialEq)]
 pub(super) struct Function {
     pub(super) name: Arc<str>,
-    /// The samples in which it runs itself.
+    /// The samples where it runs itself.
     pub(super) own: u64,
-    /// The samples in which it runs, or a function that it has called.
+    /// The samples where it runs, or a function that it has called.
     pub(super) total: u64,
 }
 
@@ -53,7 +53,7 @@ pub(super) fn lines(profile: &Profile) -> String {
 /// A function in the tree of calls.
 #[derive(Debug, Default)]
 pub(super) struct Call<'a> {
-    /// The samples in which the function runs here, or a function that it has called.
+    /// The samples where the function runs here, or a function that it has called.
     pub(super) total: u64,
     pub(super) calls: BTreeMap<&'a str, Call<'a>>,
 }
