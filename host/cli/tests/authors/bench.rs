@@ -45,16 +45,6 @@ fn a_node_is_measured_beside_the_smallest_one() {
     assert!(["instantiation", "median", "p99", "component", "memory"].iter().all(|word| text.contains(word)), "{text}");
 }
 
-#[test]
-fn a_node_that_computes_costs_more_than_one_that_does_not() {
-    let folder = tempfile::tempdir().unwrap();
-    let built = guests::build("hostile", "");
-    let packs = ["--packs", built.to_str().unwrap()];
-    let large = format!("text={}", "x".repeat(100_000));
-    let of = measured(folder.path(), &[&["hostile.copy", "-i", &large][..], &packs].concat());
-    assert!(of["ratio"]["call"].as_f64().is_some_and(|ratio| ratio > 2.0), "{of}");
-}
-
 /// A case of a node that asks a person, and one of a node that sends a request.
 const CASES: &str = "cases:
   - name: a person agrees
