@@ -43,7 +43,7 @@ fn packs_are_found_and_installed_by_their_digests() {
         &*format!("1 of 2 versions in the index, signed by {key}"),
         &*format!("acme 0.2.0, signed by {key}"),
         "asks for agent, log",
-        "types     acme.greet",
+        "types     acme.ask, acme.each, acme.greet, acme.scribe",
         "versions 0.1.0, 0.2.0",
         "flowcell node install acme@0.2.0 --index index.json",
     ] {
