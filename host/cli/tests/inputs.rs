@@ -35,6 +35,11 @@ fn every_type() -> Vec<(&'static str, &'static str, Value)> {
         ),
         ("control.merge", "input: { mode: all }", json!({ "mode": "all" })),
         ("control.noop", "input: { value: '{{ flow.input }}' }", json!({ "value": input() })),
+        (
+            "control.respond",
+            "input: { status: 201, body: '{{ flow.input.o }}' }",
+            json!({ "status": 201, "body": { "a": 0.1 } }),
+        ),
         ("control.scope", "body: { nodes: [{ id: within, type: control.noop }] }", json!({})),
         (
             "control.subflow",

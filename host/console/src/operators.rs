@@ -194,6 +194,7 @@ pub(crate) async fn runs(visit: Visit) -> Result<Page, Failure> {
         .chain([tenant])
         .collect();
     let is_filtered = kept.iter().any(|(_, value)| !value.is_empty());
+    let has_more = answer["next"].is_string() || !answer["searchedTo"].is_null();
     let here = "/console/operators/runs";
     let main = html! {
         (tabs(here))
@@ -213,8 +214,8 @@ pub(crate) async fn runs(visit: Visit) -> Result<Page, Failure> {
             @if is_filtered { a href=(here) { "Show all" } }
         }
         @if shown.is_empty() {
-            (empty(if is_filtered { "No run of this page fits these filters." } else { "No tenant has a run yet." }, html! {
-                @if all.len() > shown.len() || answer["next"].is_string() { p { "Older pages may have some." } }
+            (empty(if is_filtered { "No run of this page fits these filters." } else if has_more { "This page has no run." } else { "No tenant has a run yet." }, html! {
+                @if all.len() > shown.len() || has_more { p { "Older pages may have some." } }
                 @else { p { "A tenant starts one with its token, or an operator in a terminal:" } pre tabindex="0" { "flowcell flows run NAME --tenant acme" } }
             }))
         } @else {

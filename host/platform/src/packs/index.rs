@@ -214,10 +214,12 @@ impl CheckedIndex {
         &self.index.packs
     }
 
-    /// Returns the highest version of a pack that the index has, and its source.
+    /// Returns the highest version of a pack that the index has, and its source. A version before a release counts only if the
+    /// pack has no release.
     pub fn find(&self, wanted: &PackVersions) -> Result<(&IndexedPack, Source), InstallError> {
         let fitting = self.index.packs.iter().filter(|pack| wanted.contains(&pack.pack));
-        let found = fitting.max_by(|one, other| one.pack.version.cmp(&other.pack.version));
+        let rank = |pack: &&IndexedPack| (pack.pack.version.pre.is_empty(), pack.pack.version.clone());
+        let found = fitting.max_by_key(rank);
         let found = found.ok_or_else(|| InstallError::Index(format!("it has no pack `{wanted}`")))?;
         Ok((found, place(&found.source, &self.place).map_err(InstallError::Index)?))
     }
@@ -309,7 +311,8 @@ mod tests {
     #[test]
     fn an_index_is_read_as_it_was_written() {
         let later = IndexedPack { pack: "acme@1.10.0".parse().unwrap(), source: "packs/acme.wasm".into(), ..entry() };
-        let index = Index::new(vec![later, entry()]).unwrap();
+        let early = IndexedPack { pack: "acme@2.0.0-rc.1".parse().unwrap(), ..entry() };
+        let index = Index::new(vec![early, later, entry()]).unwrap();
         let checked = read(&index.to_text()).unwrap();
         assert_eq!(checked.packs()[0], entry());
         let (found, source) = checked.find(&"acme".parse().unwrap()).unwrap();
@@ -319,6 +322,8 @@ mod tests {
         );
         let (_, source) = checked.find(&"acme@1.0.0".parse().unwrap()).unwrap();
         assert_eq!(source.to_string(), "ghcr.io/acme/acme@1.0.0");
+        let (early, _) = checked.find(&"acme@2.0.0-rc.1".parse().unwrap()).unwrap();
+        assert_eq!(early.pack.to_string(), "acme@2.0.0-rc.1");
         let missing = checked.find(&"acme@2.0.0".parse().unwrap()).unwrap_err();
         assert!(missing.to_string().contains("no pack `acme@2.0.0`"), "{missing}");
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
