@@ -145,7 +145,7 @@ fn completions_know_every_command() {
 #[test]
 fn the_catalog_is_described_completely() {
     let types: Vec<serde_json::Value> = serde_json::from_str(&stdout(&["nodes", "--json"])).unwrap();
-    assert_eq!(types.len(), 48);
+    assert_eq!(types.len(), 49);
     let keys =
         ["type", "version", "title", "description", "input", "config", "output", "traits", "effect", "capabilities"];
     for node in &types {
