@@ -1,6 +1,11 @@
 //! The owner of a store: this process, or another one that accepts requests over a socket in the store's folder.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use flowcell::{
@@ -15,6 +20,13 @@ use crate::{
     options::{PackArgs, StoreArgs, StoreLocation},
     terminal::Terminal,
 };
+
+/// The file of the socket in the folder of a store.
+const SOCKET: &str = "control.sock";
+/// The time for which a command waits for the end of an owner that has no socket.
+const MAX_ENDING_TIME: Duration = Duration::from_secs(2);
+/// Pause before the store is opened again.
+const OWNER_PAUSE: Duration = Duration::from_millis(20);
 
 /// Sends a request to the process that owns the store in a folder. Returns the id of the run that the request
 /// concerns, which is empty if it concerns none. Fails if the owner refuses the request.
@@ -52,13 +64,20 @@ pub(crate) enum Owner<'a> {
 }
 
 impl<'a> Owner<'a> {
-    /// Opens a store to drive runs. If another process owns the store, returns `Other`.
+    /// Opens a store to drive runs. If another process owns the store, returns `Other`. An owner without a socket begins or
+    /// ends: its end is waited for, up to [`MAX_ENDING_TIME`].
     pub(crate) fn of(place: StoreLocation<'a>, packs: &PackArgs) -> Result<Owner<'a>, CliError> {
-        match (packs.host_at(place), place) {
-            (Err(flowcell::Error::Store(OpenStoreError::Owned { .. })), StoreLocation::Folder(folder)) => {
-                Ok(Owner::Other(folder))
+        let until = Instant::now() + MAX_ENDING_TIME;
+        loop {
+            match (packs.host_at(place), place) {
+                (Err(flowcell::Error::Store(OpenStoreError::Owned { .. })), StoreLocation::Folder(folder)) => {
+                    if folder.join(SOCKET).exists() || Instant::now() >= until {
+                        return Ok(Owner::Other(folder));
+                    }
+                    thread::sleep(OWNER_PAUSE);
+                }
+                (host, _) => return Ok(Owner::Here(host?)),
             }
-            (host, _) => Ok(Owner::Here(host?)),
         }
     }
 
