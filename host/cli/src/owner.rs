@@ -21,9 +21,7 @@ use crate::{
     terminal::Terminal,
 };
 
-/// The file of the socket in the folder of a store.
-const SOCKET: &str = "control.sock";
-/// The time for which a command waits for the end of an owner that has no socket.
+/// The time for which a command waits for an owner that does not listen: until it listens, or has ended.
 const MAX_ENDING_TIME: Duration = Duration::from_secs(2);
 /// Pause before the store is opened again.
 const OWNER_PAUSE: Duration = Duration::from_millis(20);
@@ -64,14 +62,14 @@ pub(crate) enum Owner<'a> {
 }
 
 impl<'a> Owner<'a> {
-    /// Opens a store to drive runs. If another process owns the store, returns `Other`. An owner without a socket begins or
-    /// ends: its end is waited for, up to [`MAX_ENDING_TIME`].
+    /// Opens a store to drive runs. If another process owns the store, returns `Other`. An owner that does not listen
+    /// begins or ends: this is waited for, up to [`MAX_ENDING_TIME`].
     pub(crate) fn of(place: StoreLocation<'a>, packs: &PackArgs) -> Result<Owner<'a>, CliError> {
         let until = Instant::now() + MAX_ENDING_TIME;
         loop {
             match (packs.host_at(place), place) {
                 (Err(flowcell::Error::Store(OpenStoreError::Owned { .. })), StoreLocation::Folder(folder)) => {
-                    if folder.join(SOCKET).exists() || Instant::now() >= until {
+                    if control::is_listening(folder) || Instant::now() >= until {
                         return Ok(Owner::Other(folder));
                     }
                     thread::sleep(OWNER_PAUSE);

@@ -60,6 +60,11 @@ pub fn ask_owner(folder: &Path, ask: &OwnerRequest) -> io::Result<OwnerReply> {
     serde_json::from_str(&answer).map_err(io::Error::other)
 }
 
+/// Returns true if a process listens in the folder of a store. One that was killed leaves its socket behind.
+pub fn is_listening(folder: &Path) -> bool {
+    socket::connect(folder).is_ok()
+}
+
 /// Answers requests of other processes until this process ends. `owner` drives the runs that other processes hand over.
 /// After each request that may have made runs ready, its [`Driver::notify_ready`] is called. Handed-over runs get at
 /// most the access in `reach`.
