@@ -95,9 +95,9 @@ pub use flowcell_flow::{
     schema, script,
 };
 pub use flowcell_runtime::{
-    Channel, Closed, Event, FlowRunner, Hub, HubError, LiveEvent, MigrationPlan, MoveOptions, NoStart, OpenError,
-    PlannedNode, PolicyOverride, QuestionRef, RenameError, Renamed, Renames, Repeat, RetryPlan, RunCommand, RunError,
-    RunOptions, RunResult, RunStatus, Waiting,
+    Channel, Closed, Event, FileLock, FlowRunner, Hub, HubError, LiveEvent, MigrationPlan, MoveOptions, NoStart,
+    OpenError, PlannedNode, PolicyOverride, QuestionRef, RenameError, Renamed, Renames, Repeat, RetryPlan, RunCommand,
+    RunError, RunOptions, RunResult, RunStatus, Waiting,
     export::ExportError,
     fact::{BlockReason, Resolution, RunEnd, Write},
     limits::MAX_COUNTED,

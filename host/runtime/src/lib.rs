@@ -23,6 +23,7 @@
 //! | [`world`] | what the runs of a tenant share: stores, clock, capabilities, library |
 //! | [`run`], [`result`] | starting runs, and their results |
 //! | [`versions`] | the versions of its flow that a run has used |
+//! | [`FileLock`] | a file that this process keeps locked |
 //! | [`blocking`] | work that blocks its thread |
 //! | turn | limits the time that expressions take in one poll of a driver |
 //! | sabotage | switches that break guarantees, for tests that must detect it |
@@ -40,6 +41,7 @@ pub mod earlier;
 pub mod event;
 pub mod export;
 pub mod fact;
+mod file_lock;
 pub mod hub;
 pub mod inputs;
 pub mod limits;
@@ -72,6 +74,7 @@ pub mod world;
 pub use command::{HubError, RunCommand};
 pub use driver::each_unit;
 pub use event::{Event, LiveEvent};
+pub use file_lock::FileLock;
 pub use hub::{Channel, Hub, Hubs};
 pub use live::LiveRuns;
 pub use question::{Closed, QuestionRef};

@@ -51,7 +51,7 @@ mod writer;
 
 use std::{
     collections::{HashMap, HashSet},
-    fs::{File, TryLockError},
+    fs::TryLockError,
     io::{Read, Write as _},
     path::{Path, PathBuf},
     sync::{Arc, mpsc},
@@ -63,7 +63,7 @@ use flowcell_contract::{Tenant, Value, host_files::STORE_FILE as FILE};
 use parking_lot::{Mutex, RwLock};
 use rusqlite::Connection;
 
-use crate::ports::StoreError;
+use crate::{file_lock::FileLock, ports::StoreError};
 pub use backup::{BackupError, NewCopy};
 pub use compact::Compacted;
 use documents::Remembered;
@@ -134,7 +134,7 @@ pub struct SqliteStore {
     folder: PathBuf,
     room: Mutex<Option<RoomWatch>>,
     /// The file that stays locked until the store is dropped.
-    _owner: File,
+    _owner: FileLock,
 }
 
 /// The values that this process sees before they are durable, and the blobs that its texts may soon refer to.
@@ -273,21 +273,20 @@ fn connect_upgraded(file: &Path) -> Result<(Connection, u32), rusqlite::Error> {
 }
 
 /// Locks the owner's file, and writes the id of this process into it.
-fn lock_owner_file(folder: &Path) -> Result<File, OpenStoreError> {
+fn lock_owner_file(folder: &Path) -> Result<FileLock, OpenStoreError> {
     let path = folder.join(LOCK);
     let unusable =
         |error: std::io::Error| OpenStoreError::Unusable { path: folder.to_owned(), error: error.to_string() };
-    let mut file = private::open_lock(&path).map_err(unusable)?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
+    let mut file = match FileLock::try_lock(private::open_lock(&path).map_err(unusable)?) {
+        Ok(file) => file,
+        Err((mut file, TryLockError::WouldBlock)) => {
             let mut owner = String::new();
             let _ = file.read_to_string(&mut owner);
             let owner = if owner.is_empty() { "unknown".into() } else { owner };
             return Err(OpenStoreError::Owned { path: folder.to_owned(), owner });
         }
-        Err(TryLockError::Error(error)) => return Err(unusable(error)),
-    }
+        Err((_, TryLockError::Error(error))) => return Err(unusable(error)),
+    };
     file.set_len(0).map_err(unusable)?;
     write!(file, "process {}", std::process::id()).map_err(unusable)?;
     Ok(file)

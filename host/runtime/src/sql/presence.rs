@@ -27,7 +27,7 @@ use super::{
     values::hash,
     writer,
 };
-use crate::{limits::DEATH_CHECK_MS, sqlite::private, world::random};
+use crate::{file_lock::FileLock, limits::DEATH_CHECK_MS, sqlite::private, world::random};
 
 /// The age after which a file that proves nothing is removed, in seconds.
 const MAX_UNUSED_FILE_SECONDS: u64 = 24 * 3_600;
@@ -47,7 +47,7 @@ pub(super) struct Presence {
 struct Held {
     folder: PathBuf,
     path: PathBuf,
-    file: File,
+    file: FileLock,
 }
 
 impl Drop for Held {
@@ -127,9 +127,8 @@ fn hold(folder: &Path, process: &str, lineage: &str) -> io::Result<(String, Held
     };
     // The last process of the store may have removed the folder between the two steps.
     let file = create().or_else(|_| create())?;
-    let mut held = Held { folder, path, file };
     // Other processes read the name before they lock the file, so a file without a name is not locked by them.
-    held.file.lock()?;
+    let mut held = Held { folder, path, file: FileLock::lock(file)? };
     let name = format!("{process} {id}/{}", identity(&held.file)?);
     held.file.write_all(name.as_bytes())?;
     Ok((name, held))

@@ -7,7 +7,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use flowcell::remove_store;
+use flowcell::{FileLock, remove_store};
 
 use crate::cli_error::CliError;
 
@@ -17,7 +17,7 @@ const STORES: &str = ".flowcell/dev";
 /// The store of one flow. No other `flowcell dev` uses it until the value is dropped.
 pub(super) struct DevStore {
     folder: PathBuf,
-    _lock: File,
+    _lock: FileLock,
 }
 
 impl DevStore {
@@ -30,15 +30,14 @@ impl DevStore {
         fs::create_dir_all(folder.parent().unwrap_or(Path::new(STORES))).map_err(unusable)?;
         // The lock lies beside the store, because the store is removed.
         let lock = File::options().create(true).truncate(false).write(true).open(folder.with_added_extension("lock"));
-        let lock = lock.map_err(unusable)?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
+        let lock = match FileLock::try_lock(lock.map_err(unusable)?) {
+            Ok(lock) => lock,
+            Err((_, TryLockError::WouldBlock)) => {
                 let message = format!("another `flowcell dev` uses the store {} of this flow", folder.display());
                 return Err(CliError::wrong(message).hint("end it first"));
             }
-            Err(TryLockError::Error(error)) => return Err(unusable(error)),
-        }
+            Err((_, TryLockError::Error(error))) => return Err(unusable(error)),
+        };
         // A run of a command that was killed may still go on.
         remove_store(&folder).map_err(flowcell::Error::Store)?;
         Ok(DevStore { folder, _lock: lock })
