@@ -197,3 +197,78 @@ fn urllib_and_requests_are_answered_through_the_host() {
     assert_eq!(given["awaited"], json!(["/json?n=0", "/json?n=1", "/json?moved=1"]));
     assert_eq!(given["strptime"], "2026-11-29");
 }
+
+/// Uses the packages that [`REQUIREMENTS`] asks for.
+const MARKET: &str = include_str!("python/market.py");
+const REQUIREMENTS: &str = "# What the nodes import.
+jinja2==3.1.6
+marshmallow==3.26.1
+python-dateutil==2.9.0.post0
+pyyaml==6.0.3
+requests==2.32.5
+";
+
+#[test]
+fn packages_of_requirements_are_vendored_once_and_used() {
+    if !Language::Python.is_there("packages of PyPI") {
+        return;
+    }
+    let (_folder, project) = project("market", Language::Python);
+    fs::write(project.join("nodes.py"), MARKET).unwrap();
+    fs::write(project.join("node.yaml"), RELAY_MANIFEST.replace("relay", "market")).unwrap();
+    fs::write(project.join("requirements.txt"), REQUIREMENTS).unwrap();
+    let built = flowcell(&project).args(["node", "build"]).output().unwrap();
+    let told = kit::stderr(&built);
+    assert!(built.status.success(), "{told}");
+    assert!(told.contains("jinja2 3.1.6") || told.contains("Jinja2 3.1.6"), "{told}");
+    assert!(told.contains("left out native code, which a pack cannot run: _speedups"), "{told}");
+    let server = Server::start(|seen, _| reply(seen));
+    let given = run(&project, "market.web", &server, &[]).unwrap();
+    let base = server.origin();
+    assert_eq!(given["html"], "<b>1 &lt; 2</b>");
+    assert_eq!(given["date"], "2027-01-31");
+    assert_eq!(given["yaml"], json!({ "a": [1, 2] }));
+    assert_eq!(given["wrong"], json!({ "age": ["Not a valid integer."] }));
+    assert_eq!(given["get"]["path"], "/json?a=1");
+    assert_eq!(given["cookie"], "seen=1");
+    assert_eq!(given["post"]["body"], r#"{"n": 1}"#);
+    assert_eq!(given["moved"], json!([302, format!("{base}/json?moved=1")]));
+    assert_eq!(given["large"], 4_000_000);
+    assert_eq!(given["failures"], json!(["HTTPError", "ConnectionError", "NotImplementedError", "Failure"]));
+
+    // The vendored packages are those of the lock, so nothing is asked of an index, and pip is not needed.
+    let lock = fs::read_to_string(project.join("requirements.lock")).unwrap();
+    assert!(lock.contains("requests==2.32.5 --hash=sha256:"), "{lock}");
+    let build = |index: &str| flowcell(&project).args(["node", "build"]).env("PIP_INDEX_URL", index).output().unwrap();
+    let nowhere = "http://127.0.0.1:9/";
+    let again = build(nowhere);
+    assert!(again.status.success() && !kit::stderr(&again).contains("locked"), "{}", kit::stderr(&again));
+    // Without the folder pip installs what the lock names, and nothing else.
+    fs::remove_dir_all(project.join("python_modules")).unwrap();
+    let start = lock.find("--hash=sha256:").unwrap() + "--hash=sha256:".len();
+    let mut wrong = lock.clone();
+    wrong.replace_range(start..start + 64, &"0".repeat(64));
+    fs::write(project.join("requirements.lock"), wrong).unwrap();
+    let refused = flowcell(&project).args(["node", "build"]).output().unwrap();
+    let told = kit::stderr(&refused);
+    assert!(!refused.status.success() && told.contains("DO NOT MATCH THE HASHES"), "{told}");
+    assert!(!project.join("python_modules").exists());
+}
+
+#[test]
+fn packages_with_native_code_are_refused_by_name() {
+    if !Language::Python.is_there("packages with native code") {
+        return;
+    }
+    let (_folder, project) = project("market", Language::Python);
+    let refused = |asked: &str, expected: &str| {
+        fs::write(project.join("requirements.txt"), asked).unwrap();
+        let built = flowcell(&project).args(["node", "build"]).output().unwrap();
+        let told = kit::stderr(&built);
+        assert!(!built.status.success() && told.contains(expected), "{told}");
+        assert!(!project.join("requirements.lock").exists() && !project.join("python_modules").exists());
+    };
+    refused("numpy\n", "needs packages with native code, which a pack cannot run: numpy ");
+    refused("--index-url http://127.0.0.1:9/\nsix\n", "has the option `--index-url");
+    refused("no-such-package-of-flowcell==1\n", "no-such-package-of-flowcell");
+}
