@@ -1,6 +1,7 @@
 //! `flowcell node build`: builds a pack from a project.
 
 mod bundle;
+mod requirements;
 mod staged;
 mod tool;
 
@@ -91,7 +92,7 @@ impl BuildArgs {
         let component = match project.builder {
             Builder::Cargo => rust(&project)?,
             Builder::QuickJs => embedded(&project, self.javascript(&project)?)?,
-            Builder::CPython => embedded(&project, self.python(&project)?)?,
+            Builder::CPython => embedded(&project, self.python(&project, terminal)?)?,
             Builder::Script => embedded(&project, script(&project)?)?,
         };
         let Inspection { size, digest, .. } = inspect(&component)
@@ -142,22 +143,27 @@ impl BuildArgs {
         read(component.path())
     }
 
-    fn python(&self, project: &Project) -> Result<Vec<u8>, CliError> {
+    fn python(&self, project: &Project, terminal: Terminal) -> Result<Vec<u8>, CliError> {
         let wit = self.root(project)?.join("wit");
         let component = temp_file()?;
         let vendored = [project.folder.join("vendor")];
         let more = if self.python_path.is_empty() { &vendored[..] } else { &self.python_path };
-        let mut command = CPYTHON.command(&project.folder)?;
-        command.arg("--quiet").arg("--wit-path").arg(wit).args(["componentize", PYTHON_MODULE, "--output"]);
-        command.arg(component.path());
-        let mut copies = Vec::new();
-        for folder in [project.folder.as_path()].into_iter().chain(more.iter().map(PathBuf::as_path)) {
-            let copy = copy_sources(folder)
-                .map_err(|error| CliError::wrong(format!("cannot copy {}", folder.display())).because(&error))?;
-            command.arg("--python-path").arg(copy.path());
-            copies.push(copy);
+        let packages = requirements::vendor(project, terminal)?;
+        let folders = [project.folder.as_path()].into_iter().chain(more.iter().chain(&packages).map(PathBuf::as_path));
+        let copies = folders.map(|folder| {
+            copy_sources(folder)
+                .map_err(|error| CliError::wrong(format!("cannot copy {}", folder.display())).because(&error))
+        });
+        let copies = copies.collect::<Result<Vec<_>, _>>()?;
+        // The first pass leaves byte code beside the sources. The second one needs no compiler, whose memory would be part
+        // of the pack: with packages it is a fifth.
+        for _ in 0..if packages.is_some() { 2 } else { 1 } {
+            let mut command = CPYTHON.command(&project.folder)?;
+            command.arg("--quiet").arg("--wit-path").arg(&wit).args(["componentize", PYTHON_MODULE, "--output"]);
+            command.arg(component.path());
+            copies.iter().for_each(|copy| _ = command.arg("--python-path").arg(copy.path()));
+            CPYTHON.run(command)?;
         }
-        CPYTHON.run(command)?;
         read(component.path())
     }
 }
