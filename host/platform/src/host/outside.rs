@@ -6,6 +6,7 @@ use flowcell_contract::{Admission, Blobs, Call, Caller, Capability, Failure, Out
 use flowcell_runtime::ports::Pin;
 use flowcell_services::{
     client::Client,
+    credentials::CredentialStore,
     egress::{AddressRange, Egress, OutboundLimits},
     http, model,
     webhook::{SigningKey, Webhook},
@@ -86,6 +87,11 @@ pub(crate) fn operator_client(host: &Host, allow_private: bool, roots: Option<&[
         Some(pem) => egress.with_roots(pem)?,
         None => egress,
     }))
+}
+
+/// Returns the store of credentials, and a client for requests of the host's tenant.
+pub(crate) fn credential_store(host: &Host) -> (Arc<dyn CredentialStore>, Client) {
+    (host.shared.vault.clone(), Client::new(host.shared.egress.clone()))
 }
 
 /// Returns the egress guard without the circuit breakers and the limits of tenants.
