@@ -6,6 +6,7 @@ mod hostile;
 mod machines;
 mod site;
 mod visitor;
+mod credentials;
 
 use serde_json::{Value, json};
 
