@@ -91,7 +91,7 @@ fn batches_that_are_too_large_are_refused() {
 fn a_wait_ends_at_its_moment() {
     // The task's time is 1.5 s after the beginning of 1970.
     let wait = |at: Value| resumed("control.wait", json!({ "at": at }), Value::Null, Value::Null);
-    for at in ["1970-01-01T00:00:01.5000001Z", "1970-01-01T01:00:02+01:00"] {
+    for at in ["1970-01-01T00:00:01.5000001Z", "1970-01-01T01:00:02+01:00", "1971-01-01T00:00:01.5Z"] {
         assert!(matches!(wait(json!(at)), Outcome::Pause(wakes, _) if wakes == ["after"]), "{at}");
     }
     for at in [json!("1970-01-01T00:00:01.5Z"), json!(1), json!(0)] {
@@ -101,6 +101,8 @@ fn a_wait_ends_at_its_moment() {
         json!("2026-11-26"),
         json!("2026-11-26T10:00"),
         json!("tomorrow"),
+        // More than 365 days ahead.
+        json!("1971-01-01T00:00:01.501Z"),
         json!(1.5),
         json!(-1),
         json!(null),
