@@ -53,6 +53,39 @@ fn a_failure_has_the_code_and_the_details_of_the_flow() {
     assert_eq!((&*plain.code, plain.details, plain.retryable), ("failed", None, false));
 }
 
+/// Batches that have no room in the answer of the node are refused before they are made, with what to change.
+#[test]
+fn batches_that_are_too_large_are_refused() {
+    let run = |input: Value| match testing::run(crate::run_node, "control.foreach", Given { input, ..Given::default() })
+    {
+        Outcome::Failure(failure) => Some((failure.code.to_string(), failure.message.to_string())),
+        _ => None,
+    };
+    let texts = |count: usize, bytes: usize| vec!["x".repeat(bytes); count];
+    let numbers = |count: usize| vec![1; count];
+    assert_eq!(run(json!({ "list": texts(40, 100_000), "batchSize": 10 })), None);
+    assert_eq!(run(json!({ "list": numbers(100_000), "batchSize": 50_000 })), None);
+    for (input, parts) in [
+        (
+            json!({ "list": texts(50, 100_000), "batchSize": 10 }),
+            ["the 5 batches of the 50 items", "batch a list of ids"],
+        ),
+        // 50 million items.
+        (
+            json!({ "list": numbers(10_000), "batchSize": 9_000, "batchStep": 1 }),
+            ["the 1001 batches of the 10000 items", "larger `batchStep`"],
+        ),
+        (
+            json!({ "list": vec![json!([]); 150_000], "batchSize": 2, "batchStep": 1 }),
+            ["values (at most 999000, of which a list or an object is 6)", "larger `batchStep`"],
+        ),
+    ] {
+        let (code, message) = run(input).unwrap_or_default();
+        assert_eq!(code, "output_too_large");
+        assert!(parts.iter().all(|part| message.contains(part)), "{message}");
+    }
+}
+
 /// A wait for a moment pauses before it, and not from the moment on.
 #[test]
 fn a_wait_ends_at_its_moment() {
