@@ -34,7 +34,7 @@ pub(crate) mod tls;
 pub(crate) mod watch;
 
 pub(crate) use self::{
-    packs::{BesideArgs, KeyArgs, PackArgs},
+    packs::{BesideArgs, KeyArgs, PackArgs, user_settings_folder},
     store_location::{StoreArgs, StoreLocation},
     tenant::TenantArgs,
 };

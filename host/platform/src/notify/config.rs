@@ -11,9 +11,10 @@ use flowcell_contract::yaml_error;
 use flowcell_services::{mail, webhook::SecretSource};
 use jiff::{Timestamp, tz::TimeZone};
 use serde::Deserialize;
-use url::{Host, Url};
+use url::Url;
 
 use super::message::NoticeKind;
+use crate::operate::address::check_protected;
 
 /// Maximum size of the file.
 pub const MAX_NOTIFY_FILE_BYTES: u64 = 1024 * 1024;
@@ -369,15 +370,7 @@ impl TargetSettings {
 /// Checks the public address of the server. Codes of links are sent to it, so only this machine may be without TLS.
 fn check_console(console: &str) -> Result<(), String> {
     let url = Url::parse(console).map_err(|error| format!("not a URL: {error}"))?;
-    let is_here = match url.host() {
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    };
-    if url.scheme() != "https" && !(url.scheme() == "http" && is_here) {
-        return Err("must begin with `https://`; `http://` is for this machine only".to_owned());
-    }
+    check_protected(&url)?;
     let is_bare = url.username().is_empty() && url.password().is_none() && url.path() == "/";
     if !is_bare || url.query().is_some() || url.fragment().is_some() || console.len() > MAX_CONSOLE_BYTES {
         return Err("give the scheme, the name and the port alone, such as `https://flows.example.com`".to_owned());

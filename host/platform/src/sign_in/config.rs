@@ -11,9 +11,9 @@ use flowcell_contract::yaml_error;
 use flowcell_services::webhook::SecretSource;
 use serde::Deserialize;
 use serde_json::Value;
-use url::{Host, Url};
+use url::Url;
 
-use crate::operate::identity::Scope;
+use crate::operate::{address::check_protected, identity::Scope};
 
 /// Maximum size of the file.
 pub const MAX_SIGN_IN_FILE_BYTES: u64 = 1024 * 1024;
@@ -313,25 +313,13 @@ impl Rule {
     }
 }
 
-/// Returns whether a URL names this machine.
-fn is_here(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    }
-}
-
 /// Checks a URL to which codes or secrets are sent: with TLS, unless it names this machine. The error continues a sentence.
 pub(super) fn check_url(text: &str) -> Result<Url, String> {
     if text.len() > MAX_TEXT_BYTES {
         return Err(format!("is longer than {MAX_TEXT_BYTES} bytes"));
     }
     let url = Url::parse(text).map_err(|error| format!("is not a URL: {error}"))?;
-    if url.scheme() != "https" && !(url.scheme() == "http" && is_here(&url)) {
-        return Err("must begin with `https://`; `http://` is for this machine only".to_owned());
-    }
+    check_protected(&url)?;
     if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
         return Err("may have neither a user name, a password, nor a fragment".to_owned());
     }

@@ -8,9 +8,11 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use flowcell_contract::Tenant;
 use ring::hmac;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
-use crate::operate::vault::{Vault, VaultError, signing};
+use crate::operate::{
+    pkce,
+    vault::{Vault, VaultError, signing},
+};
 
 /// The time for a sign-in in milliseconds: 10 minutes.
 pub const PENDING_LIFETIME_MS: u64 = 10 * 60_000;
@@ -53,9 +55,9 @@ impl Pending {
             key,
             name: name.to_owned(),
             issuer: issuer.to_owned(),
-            state: random(),
-            nonce: random(),
-            verifier: random(),
+            state: pkce::random(),
+            nonce: pkce::random(),
+            verifier: pkce::random(),
             origin: origin.to_owned(),
             next: if next.len() > MAX_NEXT_BYTES { String::new() } else { next.to_owned() },
             ends: now.saturating_add(PENDING_LIFETIME_MS),
@@ -79,7 +81,7 @@ impl Pending {
 
     /// Returns the SHA-256 of the verifier for the issuer, in Base64.
     pub(super) fn challenge(&self) -> String {
-        URL_SAFE_NO_PAD.encode(Sha256::digest(&self.verifier))
+        pkce::challenge_of(&self.verifier)
     }
 
     /// Returns the address that the issuer sends the browser to.
@@ -98,11 +100,6 @@ fn parse(cookie: &str) -> Option<(Pending, &str, Vec<u8>)> {
     let (signed, tag) = cookie.split_once('.')?;
     let json = URL_SAFE_NO_PAD.decode(signed).ok()?;
     Some((serde_json::from_slice(&json).ok()?, signed, URL_SAFE_NO_PAD.decode(tag).ok()?))
-}
-
-/// Returns 256 random bits.
-fn random() -> String {
-    URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>())
 }
 
 #[cfg(test)]
