@@ -353,6 +353,11 @@ impl Forms<'_> {
         Ok(self.stored(id)?.0.starting.iter().any(|starting| starting.run == *run))
     }
 
+    /// Returns whether a run of a form has begun.
+    pub fn has_begun(&self, run: &RunId) -> Result<bool, FormError> {
+        Ok(self.0.knows(run)?)
+    }
+
     /// Gives the use of a run back that was not admitted.
     pub fn give_back(&self, link: &FormLink, run: &RunId) -> Result<(), FormError> {
         for _ in 0..MAX_TRIES {

@@ -12,6 +12,7 @@
 //! | [`vault`] | encrypted secrets of tenants |
 //! | record | the record of a tenant, and whether the tenant is disabled |
 //! | [`audit`] | the entries of the audit log |
+//! | [`settings_file`] | the operator's files of settings for a server |
 //! | documents | typed documents of operators in the store |
 
 pub mod account;
@@ -24,5 +25,6 @@ pub mod policy;
 pub(crate) mod quota;
 pub(crate) mod record;
 pub mod retention;
+pub mod settings_file;
 pub mod usage;
 pub mod vault;

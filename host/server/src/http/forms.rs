@@ -280,7 +280,7 @@ async fn wait_for(request: &Request, run: &RunId) -> Result<Json<Accepted>, ApiE
     for _ in 0..MAX_LOOKS {
         tokio::time::sleep(LOOK_INTERVAL).await;
         let known = run.clone();
-        let knows = request.clone().blocking(move |request| Ok(request.host.knows(&known)?));
+        let knows = request.clone().blocking(move |request| Ok(Forms(&request.host).has_begun(&known)?));
         if knows.await? {
             return Ok(Json(Accepted::new(run)));
         }
