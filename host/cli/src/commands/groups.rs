@@ -5,7 +5,7 @@ use clap::{Command, CommandFactory};
 use super::{Arguments, flow};
 
 /// The groups of the front page with their commands.
-const GROUPS: [(&str, &[&str]); 4] = [
+const GROUPS: [(&str, &[&str]); 5] = [
     (
         "Run and test flows",
         &[
@@ -28,6 +28,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
         ],
     ),
     ("Show and control runs", &["runs", "jobs", "answer", "emit", "send", "chat"]),
+    ("Use a server elsewhere", &["login", "logout", "whoami", "api"]),
     ("Write nodes", &["node"]),
     (
         "Operate",
@@ -126,6 +127,10 @@ const EXAMPLES: &[&str] = &[
     "node sign dist/shop.wasm --key file:acme.key",
     "serve --listen 127.0.0.1:7171",
     "console --tenant acme --open",
+    "login https://flows.example.com",
+    "logout",
+    "whoami",
+    "api GET '/v1/runs?status=failed' --paginate",
     "mcp --flows flows --state .flowcell-mcp",
     "drive --once",
     "reload",
