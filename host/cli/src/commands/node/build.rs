@@ -1,6 +1,7 @@
 //! `flowcell node build`: builds a pack from a project.
 
 mod bundle;
+mod requirements;
 mod staged;
 mod tool;
 
@@ -91,7 +92,7 @@ impl BuildArgs {
         let component = match project.builder {
             Builder::Cargo => rust(&project)?,
             Builder::QuickJs => embedded(&project, self.javascript(&project)?)?,
-            Builder::CPython => embedded(&project, self.python(&project)?)?,
+            Builder::CPython => embedded(&project, self.python(&project, terminal)?)?,
             Builder::Script => embedded(&project, script(&project)?)?,
         };
         let Inspection { size, digest, .. } = inspect(&component)
@@ -142,16 +143,18 @@ impl BuildArgs {
         read(component.path())
     }
 
-    fn python(&self, project: &Project) -> Result<Vec<u8>, CliError> {
+    fn python(&self, project: &Project, terminal: Terminal) -> Result<Vec<u8>, CliError> {
         let wit = self.root(project)?.join("wit");
         let component = temp_file()?;
         let vendored = [project.folder.join("vendor")];
         let more = if self.python_path.is_empty() { &vendored[..] } else { &self.python_path };
+        let packages = requirements::vendor(project, terminal)?;
         let mut command = CPYTHON.command(&project.folder)?;
         command.arg("--quiet").arg("--wit-path").arg(wit).args(["componentize", PYTHON_MODULE, "--output"]);
         command.arg(component.path());
         let mut copies = Vec::new();
-        for folder in [project.folder.as_path()].into_iter().chain(more.iter().map(PathBuf::as_path)) {
+        let more = more.iter().chain(&packages).map(PathBuf::as_path);
+        for folder in [project.folder.as_path()].into_iter().chain(more) {
             let copy = copy_sources(folder)
                 .map_err(|error| CliError::wrong(format!("cannot copy {}", folder.display())).because(&error))?;
             command.arg("--python-path").arg(copy.path());
