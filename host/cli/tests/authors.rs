@@ -5,12 +5,15 @@
 mod about;
 mod bench;
 mod conformance;
+mod credentials;
 mod dev;
 mod examples;
 mod fuzz;
 mod javascript;
 mod language;
 mod profile;
+mod published;
+mod python;
 mod recipe;
 mod roles;
 mod scaffold;

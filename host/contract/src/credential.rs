@@ -1,4 +1,4 @@
-//! Credentials: what a node type declares about them, and how a flow grants them.
+//! Credentials: the declarations of node types, and the grants of flows.
 //!
 //! A manifest declares the credentials that its requests need ([`CredentialRequest`]). A flow grants a node credentials of
 //! its tenant under the declared names:

@@ -120,7 +120,7 @@ pub(crate) fn read<'t>(
     (grants, granted)
 }
 
-/// Returns true if the host adds what a grant names to requests of the node.
+/// Returns true if the host adds the items of a grant to requests of the node.
 fn is_of_requests(name: &str) -> bool {
     matches!(name, SECRETS | CREDENTIALS)
 }

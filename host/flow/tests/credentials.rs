@@ -74,7 +74,7 @@ fn the_graph_has_the_demands_of_the_node_type() {
         let graph = checked.graph.unwrap();
         assert_eq!(graph.nodes[0].grants.0["credentials"].to_text(), format!("[{expected}]"));
     }
-    // A type without declarations gets what the flow grants it.
+    // A type without declarations gets the credentials that the flow grants.
     let (checked, asked) = load("shop.send", "{ http: ['https://slack.com'], credentials: [any] }");
     assert_eq!((codes(&checked), asked), (vec![], vec![r#"{"name":"any","credential":"any"}"#.to_owned()]));
 }

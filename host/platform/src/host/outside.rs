@@ -6,7 +6,6 @@ use flowcell_contract::{Admission, Blobs, Call, Caller, Capability, Failure, Out
 use flowcell_runtime::ports::Pin;
 use flowcell_services::{
     client::Client,
-    credentials::CredentialStore,
     egress::{AddressRange, Egress, OutboundLimits},
     http, model,
     webhook::{SigningKey, Webhook},
@@ -90,7 +89,7 @@ pub(crate) fn operator_client(host: &Host, allow_private: bool, roots: Option<&[
 }
 
 /// Returns the store of credentials, and a client for requests of the host's tenant.
-pub(crate) fn credential_store(host: &Host) -> (Arc<dyn CredentialStore>, Client) {
+pub(crate) fn credential_store(host: &Host) -> (Arc<dyn flowcell_services::credentials::CredentialStore>, Client) {
     (host.shared.vault.clone(), Client::new(host.shared.egress.clone()))
 }
 

@@ -409,7 +409,8 @@ async fn the_claim_of_a_process_that_ended_is_taken_over_after_its_lease() {
     let dead = TokenState { claimed_until: Some(REFRESH_LEASE_MS), ..TokenState::default() };
     assert!(store.replace_tokens(&Tenant::local(), "drive", 1, &dead).unwrap());
     let kit = kit(store.clone(), &[issuer.origin()], &[("drive", &[])]);
-    let waiting = kit.get(&issuer.server.url("/file"));
+    let url = issuer.server.url("/file");
+    let waiting = kit.get(&url);
     tokio::pin!(waiting);
     // It waits for the lease, and asks for nothing.
     while store.pauses.load(Ordering::Relaxed) < 3 {

@@ -2,7 +2,7 @@
 //!
 //! A credential has settings, which are stored as they are, and secrets, which are encrypted like [secrets](super). The
 //! encryption includes the settings and the origins, so that a row with other ones does not decrypt. The tokens of a
-//! credential are another document: each renewal replaces it if nobody else did.
+//! credential are another document: each renewal replaces it unless another process did.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Operators' requests about the credentials of a tenant.
 
-use std::{collections::BTreeMap, sync::Arc, thread};
+use std::{collections::BTreeMap, thread};
 
 use flowcell_contract::{Failure, Json, Tenant};
 use flowcell_services::credentials::{self, Authorization, SecretMembers, Settings};
