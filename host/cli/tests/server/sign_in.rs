@@ -1,13 +1,13 @@
 //! Tests `flowcell serve --sign-in`: people sign in with the real `oidc-provider`, and tokens that a made-up issuer sends are
 //! refused.
 
+mod command;
 mod credentials;
 mod fake;
 mod hostile;
 mod machines;
 mod site;
 mod visitor;
-mod command;
 
 use serde_json::{Value, json};
 
