@@ -10,6 +10,7 @@
 //! | health, catalog, packs, flows, authoring, assist, eval, library, beside, files, runs, moment, tasks, agents, inbox, secrets, start, steer, retry, migrate, jobs, events, socket, usage, me, audit | the routes |
 //! | answers | the first answer to a question, for a person whose answer came later |
 //! | admin, processes | the routes of the operators across tenants, and about the server |
+//! | breakers | the routes of circuit breakers |
 //! | broadcast | the broadcast of a run's events to many subscribers |
 //! | feeds, notices | the changes over all runs of a tenant, and their stream |
 //! | login, sign_in, cookie | the logins of browsers, sign-in by OpenID Connect, and the cookies of both |
@@ -31,6 +32,7 @@ pub(crate) mod audit;
 pub(crate) mod auth_rate_limiter;
 pub(crate) mod authoring;
 pub(crate) mod beside;
+pub(crate) mod breakers;
 pub(crate) mod broadcast;
 pub(crate) mod catalog;
 pub(crate) mod connection;
