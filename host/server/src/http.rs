@@ -3,6 +3,7 @@
 //! | module | content |
 //! |---|---|
 //! | connection, seats | limits of connections, handshakes and idle time; the choice of the connection to close |
+//! | unread | the rest of a body that a proxy sends although it was answered |
 //! | proxies, auth_rate_limiter, sign_in_limiter | trusted proxies; the rate limits for unknown tokens and for sign-ins |
 //! | app | the state that requests share |
 //! | permit | the permits that a request holds, and the memory of bodies |
@@ -78,6 +79,7 @@ pub(crate) mod tasks;
 pub(crate) mod tenant_directory;
 pub(crate) mod tokens;
 pub(crate) mod triggers;
+pub(crate) mod unread;
 pub(crate) mod usage;
 pub(crate) mod webhooks;
 pub(crate) mod withheld;
