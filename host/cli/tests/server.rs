@@ -7,6 +7,8 @@ mod config;
 mod console;
 mod hostile;
 mod incidents;
+#[cfg(target_os = "linux")]
+mod nginx;
 mod notify;
 pub(crate) mod process;
 mod proxies;

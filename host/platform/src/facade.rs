@@ -5,7 +5,7 @@
 
 use std::{io::Write, ops::ControlFlow, path::Path, sync::Arc, time::Duration};
 
-use flowcell_contract::{Digest, Json, RunId};
+use flowcell_contract::{Digest, Json, RunId, Tenant};
 use flowcell_flow::{Diagnostic, Source, graph::Graph};
 use flowcell_runtime::{
     Event,
@@ -15,7 +15,7 @@ use flowcell_runtime::{
     inputs::{TaskInputs, Window},
     ports::{LabelChange, Record, RunRow, Runs, StoreError, Swept},
 };
-use flowcell_services::egress::OutboundLimits;
+use flowcell_services::egress::{OpenBreaker, OutboundLimits};
 
 #[cfg(unix)]
 use crate::{AskError, RunCommand, control};
@@ -57,6 +57,12 @@ impl Host {
     /// Limits the requests of each tenant to each origin, unless the tenant's policy has limits of its own.
     pub fn limit_requests(&self, limits: OutboundLimits) {
         outside::limit_requests(self, limits);
+    }
+
+    /// Returns the circuit breakers of this process that are not closed, of one tenant or of all: those that are open for
+    /// longest come first.
+    pub fn breakers(&self, only: Option<&Tenant>) -> Vec<OpenBreaker> {
+        outside::breakers(self, only)
     }
 
     /// Loads a flow. Fails if the flow has errors. The paths of packs and files in the flow are relative to the flow's

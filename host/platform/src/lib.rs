@@ -112,7 +112,7 @@ pub use flowcell_runtime::{
 pub use flowcell_services::credentials;
 pub use flowcell_services::{
     distribution,
-    egress::{AddressRange, OutboundLimits},
+    egress::{AddressRange, BreakerState, OpenBreaker, OutboundLimits},
     model::Providers,
     watchdog,
     webhook::{SecretSource, SigningKey, Webhook},

@@ -3,6 +3,7 @@
 //! | module | content |
 //! |---|---|
 //! | connection, seats | limits of connections, handshakes and idle time; the choice of the connection to close |
+//! | unread | the rest of a body that a proxy sends although it was answered |
 //! | proxies, auth_rate_limiter, sign_in_limiter | trusted proxies; the rate limits for unknown tokens and for sign-ins |
 //! | app | the state that requests share |
 //! | permit | the permits that a request holds, and the memory of bodies |
@@ -10,6 +11,7 @@
 //! | health, catalog, packs, flows, authoring, assist, eval, library, beside, files, runs, moment, tasks, agents, inbox, secrets, credentials, start, steer, retry, migrate, jobs, events, socket, usage, me, audit | the routes |
 //! | answers | the first answer to a question, for a person whose answer came later |
 //! | admin, processes | the routes of the operators across tenants, and about the server |
+//! | breakers | the routes of circuit breakers |
 //! | broadcast | the broadcast of a run's events to many subscribers |
 //! | feeds, notices | the changes over all runs of a tenant, and their stream |
 //! | login, sign_in, cookie | the logins of browsers, sign-in by OpenID Connect, and the cookies of both |
@@ -31,6 +33,7 @@ pub(crate) mod audit;
 pub(crate) mod auth_rate_limiter;
 pub(crate) mod authoring;
 pub(crate) mod beside;
+pub(crate) mod breakers;
 pub(crate) mod broadcast;
 pub(crate) mod catalog;
 pub(crate) mod connection;
@@ -77,6 +80,7 @@ pub(crate) mod tasks;
 pub(crate) mod tenant_directory;
 pub(crate) mod tokens;
 pub(crate) mod triggers;
+pub(crate) mod unread;
 pub(crate) mod usage;
 pub(crate) mod webhooks;
 pub(crate) mod withheld;

@@ -65,6 +65,7 @@ pub const PAGES: &[Page] = pages! {
         "embed";
     Reference: "language" "fragments" "expressions" "functions" "readiness" "catalog" "cli" "http" "grants" "credential" "limits" "errors" "diagnostics";
     Explanation: "durability" "sandbox" "tenancy" "determinism" "gaps";
+    HowTo: "proxy";
 };
 
 /// Returns the page about `topic`, or `None` if the manual has no such page.

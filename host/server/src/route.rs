@@ -29,6 +29,7 @@ use utoipa_axum::{
     routes,
 };
 
+use crate::http::breakers;
 use crate::{
     document,
     http::{
@@ -182,6 +183,7 @@ fn table() -> Vec<Row> {
         (Needs(Scope::RunRead), routes!(jobs::resume)),
         (Needs(Scope::RunRead), routes!(jobs::cancel)),
         (Needs(Scope::RunRead), routes!(usage::usage)),
+        (Needs(Scope::RunRead), routes!(breakers::own)),
         (Needs(Scope::Admin), routes!(audit::show)),
         (Needs(Scope::Admin), routes!(tokens::list)),
         (Needs(Scope::Admin), routes!(tokens::create)),
@@ -190,6 +192,7 @@ fn table() -> Vec<Row> {
         (Needs(Scope::AdminRead), routes!(admin::all_runs)),
         (Needs(Scope::AdminRead), routes!(admin::tenant_runs)),
         (Needs(Scope::AdminRead), routes!(processes::show)),
+        (Needs(Scope::AdminRead), routes!(breakers::all)),
         (Needs(Scope::AdminWrite), routes!(admin::enable)),
         (Needs(Scope::AdminWrite), routes!(admin::disable)),
         (Needs(Scope::AdminWrite), routes!(admin::cancel)),

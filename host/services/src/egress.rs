@@ -50,7 +50,7 @@ pub use self::{
     connect::{Connection, Wire},
     grant::{OriginGrant, OriginGrants, Reach},
     origin::{Origin, Scheme},
-    outbound::{OnRefusal, Outbound, OutboundClock, OutboundLimits},
+    outbound::{BreakerState, OnRefusal, OpenBreaker, Outbound, OutboundClock, OutboundLimits},
     resolve::{Resolve, SystemResolver},
 };
 
@@ -147,6 +147,11 @@ impl Egress {
         if let Some(outbound) = &self.outbound {
             outbound.set_default_limits(limits);
         }
+    }
+
+    /// Returns the circuit breakers that are not closed, of one tenant or of all.
+    pub fn breakers(&self, only: Option<&Tenant>) -> Vec<OpenBreaker> {
+        self.outbound.as_ref().map(|outbound| outbound.breakers(only)).unwrap_or_default()
     }
 
     /// Asks the circuit breaker and the limits of an origin to send a request. Waits for the request's turn. The failures

@@ -36,14 +36,14 @@ const SECRET: &str = "a-secret-of-many-characters";
 const HOSTILE: &str = "<!channel> <https://evil.test|click>\r\nBcc: evil@evil.test";
 
 /// A receiver of posts. `react` gets the number of earlier posts, and returns a status, or `None` for no answer.
-struct Hook {
+pub(super) struct Hook {
     server: Server,
     posts: Receiver<Seen>,
     _hang: Sender<()>,
 }
 
 impl Hook {
-    fn start(react: impl Fn(usize) -> Option<&'static str> + Send + Sync + 'static) -> Hook {
+    pub(super) fn start(react: impl Fn(usize) -> Option<&'static str> + Send + Sync + 'static) -> Hook {
         let (tell, posts) = channel();
         let (hang, hung) = channel::<()>();
         let (tell, hung) = (Mutex::new(tell), Mutex::new(hung));
@@ -61,18 +61,18 @@ impl Hook {
         Hook { server, posts, _hang: hang }
     }
 
-    fn good() -> Hook {
+    pub(super) fn good() -> Hook {
         Hook::start(|_| Some("200 OK"))
     }
 
-    fn target(&self, name: &str, rest: &str) -> String {
+    pub(super) fn target(&self, name: &str, rest: &str) -> String {
         let url = format!("{}/secret-path", self.server.origin());
         format!("  - {{ name: {name}, channel: webhook, url: '{url}', allowPrivate: true{rest} }}\n")
     }
 
     /// Waits for the next post.
     #[track_caller]
-    fn next(&self) -> (Seen, Value) {
+    pub(super) fn next(&self) -> (Seen, Value) {
         let seen = self.posts.recv_timeout(SOON).unwrap();
         let body = serde_json::from_str(&seen.body).unwrap();
         (seen, body)

@@ -33,7 +33,7 @@ fn run(folder: &Path, arguments: &[&str]) -> String {
 }
 
 /// Returns the first text message of a WebSocket. Pings may come before it.
-fn first_text(socket: &mut impl Read) -> String {
+pub(super) fn first_text(socket: &mut impl Read) -> String {
     loop {
         let mut head = [0; 2];
         socket.read_exact(&mut head).unwrap();

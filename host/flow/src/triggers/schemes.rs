@@ -25,6 +25,10 @@ pub struct Scheme<'a> {
     pub challenge: Option<Challenge>,
     /// False if a repeated delivery may have another body. Otherwise the same id with another body is a conflict.
     pub repeats_body: bool,
+    /// True if the id of a post without an id at its place is the digest of its body.
+    pub digests: bool,
+    /// True if the sender expects 204 without a body once the run exists.
+    pub expects_nothing: bool,
 }
 
 /// The part of a post that only the owner of the secret can make.
@@ -32,6 +36,14 @@ pub struct Scheme<'a> {
 pub enum Proof<'a> {
     /// A header with signatures.
     Hmac(Hmac<'a>),
+    /// A header with a signature in hexadecimal digits that belongs to a public key. The signed text is the time and then
+    /// the body. The time is a number that is close to the present one, so no digit can move from one to the other.
+    Ed25519 {
+        /// The header with the signature.
+        header: &'static str,
+        /// The header with the time, in seconds since 1970.
+        timestamp: &'static str,
+    },
     /// A header with the secret itself, after a prefix that is compared without regard to case.
     Token {
         /// Name of the header.
@@ -91,6 +103,9 @@ pub enum Challenge {
     Ping,
     /// The `type` in the body is `url_verification`. The answer repeats the `challenge` in the body.
     UrlVerification,
+    /// The `type` in the body is 0, and is answered with 204; or it is 1 without an `event`, and is answered with
+    /// `{ "type": 1 }`.
+    TypedPing,
 }
 
 /// The encoding of a signature.
@@ -191,10 +206,12 @@ const SCHEME: Scheme<'static> = Scheme {
     event: None,
     challenge: None,
     repeats_body: true,
+    digests: false,
+    expects_nothing: false,
 };
 
 /// All schemes. The first is the default.
-pub static SCHEMES: [Scheme<'static>; 9] = [
+pub static SCHEMES: [Scheme<'static>; 10] = [
     // https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
     Scheme {
         name: STANDARD,
@@ -266,6 +283,18 @@ pub static SCHEMES: [Scheme<'static>; 9] = [
         proof: Proof::Hmac(Hmac { header: "X-Shopify-Hmac-SHA256", encoding: Encoding::Base64, ..HMAC }),
         id: Some(Place::Header("X-Shopify-Webhook-Id")),
         event: Some("X-Shopify-Topic"),
+        ..SCHEME
+    },
+    // https://docs.discord.com/developers/events/webhook-events and
+    // https://docs.discord.com/developers/interactions/overview
+    // Events have no id; a repeated one has the same body and another signature.
+    Scheme {
+        name: "discord",
+        proof: Proof::Ed25519 { header: "X-Signature-Ed25519", timestamp: "X-Signature-Timestamp" },
+        id: Some(Place::Pointer("/id")),
+        challenge: Some(Challenge::TypedPing),
+        digests: true,
+        expects_nothing: true,
         ..SCHEME
     },
     Scheme {

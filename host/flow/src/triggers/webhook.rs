@@ -100,13 +100,14 @@ impl Webhook {
                 None => Proof::Token { header, prefix },
             },
             Proof::Basic { user } => Proof::Basic { user: self.user.as_deref().unwrap_or(user) },
+            proof @ Proof::Ed25519 { .. } => proof,
         };
         let id = match &self.id {
             Some(Place::Header(name)) => Some(Place::Header(name.as_str())),
             Some(Place::Pointer(pointer)) => Some(Place::Pointer(pointer.as_str())),
             None => row.id,
         };
-        Scheme { proof, id, ..*row }
+        Scheme { proof, id, digests: row.digests && self.id.is_none(), ..*row }
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use flowcell_contract::{Admission, Blobs, Call, Caller, Capability, Failure, Outgoing, Value};
+use flowcell_contract::{Admission, Blobs, Call, Caller, Capability, Failure, Outgoing, Tenant, Value};
 use flowcell_runtime::ports::Pin;
 use flowcell_services::{
     client::Client,
-    egress::{AddressRange, Egress, OutboundLimits},
+    egress::{AddressRange, Egress, OpenBreaker, OutboundLimits},
     http, model,
     webhook::{SigningKey, Webhook},
 };
@@ -27,6 +27,11 @@ type Capabilities = HashMap<Arc<str>, Arc<dyn Capability>>;
 /// Limits the requests of all tenants to each origin, except of those whose policy has limits of its own.
 pub(crate) fn limit_requests(host: &Host, limits: OutboundLimits) {
     host.shared.egress.set_default_limits(limits);
+}
+
+/// Returns the circuit breakers that are not closed, of one tenant or of all.
+pub(crate) fn breakers(host: &Host, only: Option<&Tenant>) -> Vec<OpenBreaker> {
+    host.shared.egress.breakers(only)
 }
 
 /// Returns the capabilities that leave the host, for the runs of these homes. Simulated calls store their files in

@@ -4,7 +4,11 @@ use std::{convert::Infallible, io, net::IpAddr, sync::Arc, time::Duration};
 
 use axum::{Router, body::Body, http::header, response::Response};
 use flowcell_platform::observe::metrics::Metrics;
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper::{
+    body::{Body as _, Incoming},
+    server::conn::http1,
+    service::service_fn,
+};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
@@ -22,6 +26,7 @@ use super::{
     permit::Guarded,
     proxies::Proxies,
     seats::{Seat, Seats},
+    unread,
 };
 use crate::{
     origin::{STRICT_TRANSPORT, is_local_name},
@@ -167,6 +172,7 @@ impl ConnectionContext {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let ConnectionContext { router, limits, proxies, encryption, mut ends } = self;
+        let body_time = limits.body_time;
         let (has_tls, is_proxy) = (encryption.is_some(), proxies.trusts(peer));
         let asked = seat.clone();
         let service = service_fn(move |request: hyper::Request<Incoming>| {
@@ -174,14 +180,27 @@ impl ConnectionContext {
             let caller = proxies.caller(peer, request.headers());
             async move {
                 let busy = busy.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionAborted))?;
-                let mut request = request.map(Body::new);
+                let (head, body) = request.into_parts();
+                // A client that expects an answer first sends no body if it is refused.
+                let has_rest = is_proxy && !body.is_end_stream() && !head.headers.contains_key(header::EXPECT);
+                let (body, unread) = match has_rest {
+                    true => {
+                        let (body, unread) = unread::share(body);
+                        (body, Some(unread))
+                    }
+                    false => (Body::new(body), None),
+                };
+                let mut request = hyper::Request::from_parts(head, body);
                 if has_tls {
                     cookie::note_tls(request.headers_mut(), is_proxy);
                 }
                 let is_strict = has_tls && !is_local_name(request.headers());
                 request.extensions_mut().insert(ClientAddr(caller));
-                request.extensions_mut().insert(BodyTimeout(limits.body_time));
+                request.extensions_mut().insert(BodyTimeout(body_time));
                 let answer: Result<Response, Infallible> = router.oneshot(request).await;
+                if let Some(unread) = unread {
+                    unread.read(body_time).await;
+                }
                 let mut answer = answer.unwrap_or_else(|never| match never {});
                 if is_strict {
                     answer.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, STRICT_TRANSPORT);

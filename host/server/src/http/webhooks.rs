@@ -26,7 +26,7 @@ use super::{
 };
 use flowcell_platform::triggers::{
     reply::{AwaitedReply, Reply, wait_for_reply},
-    webhook::{POST_BYTES, PostResult},
+    webhook::{ChallengeReply, POST_BYTES, PostResult},
 };
 
 /// The result of a post.
@@ -55,7 +55,9 @@ const SANDBOX: HeaderValue =
         ("webhook-id" = Option<String>, Header,), ("webhook-timestamp" = Option<String>, Header,),
         ("webhook-signature" = Option<String>, Header,)),
     request_body(content = Object, content_type = "application/json"),
-    responses((status = 202, body = HookView), (status = 200, body = HookView), (status = "default", body = ErrorBody)))]
+    responses((status = 202, body = HookView), (status = 200, body = HookView),
+        (status = 204, description = "accepted, for a sender that expects no body"),
+        (status = "default", body = ErrorBody)))]
 pub(crate) async fn receive(
     State(app): State<Arc<App>>,
     PathParam((tenant, flow, trigger)): PathParam<(String, String, String)>,
@@ -69,17 +71,31 @@ pub(crate) async fn receive(
     let place = (&tenant, flow.as_str(), trigger.as_str());
     let taken = app.triggers.receive(place, from, &headers, &body, app.host.now()).await?;
     drop((body, headers));
-    let (status, run, challenge) = match taken {
-        PostResult::Started(run) => (StatusCode::ACCEPTED, Some(run), None),
-        PostResult::Known(run) => (StatusCode::OK, Some(run), None),
-        PostResult::Challenge(challenge) => (StatusCode::OK, None, challenge),
+    match taken {
+        PostResult::Started(run) => Ok(view(StatusCode::ACCEPTED, Some(&run), None)),
+        PostResult::Known(run) => Ok(view(StatusCode::OK, Some(&run), None)),
+        PostResult::Taken => Ok(no_content()),
+        PostResult::Challenge(challenge) => Ok(reply_to_challenge(challenge)),
         PostResult::Awaits(post) => {
             // The post may wait for long, and its body is part of the run by now.
             permit.iter().for_each(|permit| permit.shrink_body(0));
-            return reply(&app, &post).await;
+            reply(&app, &post).await
         }
-    };
-    Ok(view(status, run.as_ref(), challenge))
+    }
+}
+
+fn reply_to_challenge(reply: ChallengeReply) -> Response {
+    match reply {
+        ChallengeReply::Empty => view(StatusCode::OK, None, None),
+        ChallengeReply::Repeat(challenge) => view(StatusCode::OK, None, Some(challenge)),
+        ChallengeReply::NoContent => no_content(),
+        ChallengeReply::Pong => Json(json!({ "type": 1 })).into_response(),
+    }
+}
+
+/// Returns 204 without a body. Discord also demands a media type.
+fn no_content() -> Response {
+    (StatusCode::NO_CONTENT, [(header::CONTENT_TYPE, "application/json")]).into_response()
 }
 
 fn view(status: StatusCode, run: Option<&RunId>, challenge: Option<String>) -> Response {

@@ -95,6 +95,16 @@ pub(crate) fn shake_hands_with(
     versions: &[&'static SupportedProtocolVersion],
     protocols: &[&str],
 ) -> io::Result<Encrypted> {
+    shake_hands_on(connect(address), trusted, versions, protocols)
+}
+
+/// The same, on a connection that is open.
+pub(crate) fn shake_hands_on(
+    mut stream: TcpStream,
+    trusted: &Made,
+    versions: &[&'static SupportedProtocolVersion],
+    protocols: &[&str],
+) -> io::Result<Encrypted> {
     let mut roots = RootCertStore::empty();
     roots.add(trusted.certificate.clone()).unwrap();
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
@@ -102,7 +112,7 @@ pub(crate) fn shake_hands_with(
     let mut config = builder.with_root_certificates(roots).with_no_client_auth();
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
     let name = ServerName::try_from("127.0.0.1").unwrap();
-    let (mut stream, mut session) = (connect(address), ClientConnection::new(Arc::new(config), name).unwrap());
+    let mut session = ClientConnection::new(Arc::new(config), name).unwrap();
     while session.is_handshaking() {
         session.complete_io(&mut stream)?;
     }

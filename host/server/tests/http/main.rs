@@ -11,6 +11,7 @@ mod assist;
 mod audit;
 mod authoring;
 mod beside;
+mod breakers;
 mod cases;
 mod client;
 mod credentials;

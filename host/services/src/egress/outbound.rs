@@ -46,7 +46,7 @@ use parking_lot::Mutex;
 use tokio::{runtime::Handle, sync::oneshot, time::Instant};
 
 pub(crate) use self::breaker::Outcome;
-pub use self::limits::OutboundLimits;
+pub use self::{breaker::BreakerState, limits::OutboundLimits};
 use self::{
     breaker::{Change, Ticket},
     entry::{Entry, MAX_WAIT_FOR_TURN, Next, circuit_open, rate_limited},
@@ -112,6 +112,21 @@ impl Default for Outbound {
     }
 }
 
+/// A circuit breaker of a tenant that is not closed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenBreaker {
+    /// The tenant.
+    pub tenant: Tenant,
+    /// The origin that has failed.
+    pub origin: Origin,
+    /// The state of the breaker.
+    pub state: BreakerState,
+    /// The time since the breaker first opened.
+    pub open_for: Duration,
+    /// The time until the next probe, or until a recovering breaker is closed. Zero if the breaker waits for a request.
+    pub remaining: Duration,
+}
+
 /// The right to send one request. Its end is [reported](Permit::report); a request that is dropped before counts as a
 /// failure only if the server had 30 s for an answer.
 pub(crate) struct Permit {
@@ -175,6 +190,14 @@ impl Outbound {
         table.sweep(now);
         self.note_use(&table);
         table.open_breakers(now)
+    }
+
+    /// Returns the breakers that are not closed, of one tenant or of all: those that are open for longest come first.
+    pub fn breakers(&self, only: Option<&Tenant>) -> Vec<OpenBreaker> {
+        let mut breakers = self.0.table.lock().breakers(only, self.0.clock.now());
+        let name = |breaker: &OpenBreaker| (breaker.tenant.to_string(), breaker.origin.to_string());
+        breakers.sort_by(|a, b| b.open_for.cmp(&a.open_for).then_with(|| name(a).cmp(&name(b))));
+        breakers
     }
 
     /// Returns the number of tracked origins.

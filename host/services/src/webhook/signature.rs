@@ -4,7 +4,10 @@ use std::{fmt, path::PathBuf, str::FromStr, sync::Arc};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use flowcell_contract::{Failure, code};
-use ring::hmac;
+use ring::{
+    hmac,
+    signature::{ED25519, ED25519_PUBLIC_KEY_LEN, UnparsedPublicKey},
+};
 use zeroize::Zeroizing;
 
 use crate::secret::{Environment, KeySource, environment};
@@ -82,6 +85,17 @@ impl SigningKey {
     /// Returns true if `signature` is the signature of `signed` with this key. Takes constant time.
     pub fn has_signed(&self, algorithm: hmac::Algorithm, signed: &[u8], signature: &[u8]) -> bool {
         hmac::verify(&hmac::Key::new(algorithm, &self.0), signed, signature).is_ok()
+    }
+
+    /// Returns true if `signature` is the Ed25519 signature of `signed`, and the key is the signer's public key in
+    /// hexadecimal digits.
+    pub fn is_signed_by_owner(&self, signed: &[u8], signature: &[u8]) -> bool {
+        self.public_key().is_some_and(|key| UnparsedPublicKey::new(&ED25519, key).verify(signed, signature).is_ok())
+    }
+
+    /// Returns the Ed25519 public key, if the secret has the form of one.
+    pub fn public_key(&self) -> Option<Vec<u8>> {
+        hex::decode(self.0.as_slice()).ok().filter(|key| key.len() == ED25519_PUBLIC_KEY_LEN)
     }
 
     /// Returns true if `presented` is `before` and then the secret. The time of the comparison does not depend on the

@@ -27,6 +27,7 @@ use ring::hmac::HMAC_SHA256;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
+pub use self::post::ChallengeReply;
 use self::{
     post::{Content, Post},
     proof::SenderProof,
@@ -60,8 +61,10 @@ pub enum PostResult {
     Known(RunId),
     /// The run of this or an earlier post exists, and answers the post.
     Awaits(AwaitedReply),
-    /// The post only tests the address, and has started nothing. The value is the text that the answer must repeat.
-    Challenge(Option<String>),
+    /// The run of this or an earlier post exists, and the sender expects 204 without a body.
+    Taken,
+    /// The post only tests the address, and has started nothing.
+    Challenge(ChallengeReply),
 }
 
 /// An error of a post.
@@ -87,12 +90,12 @@ pub enum HookError {
     /// The post has no valid id at the place that its scheme names.
     #[error("the post has no valid id, which makes repeated deliveries count once: {0}")]
     Id(String),
-    /// The body is a form with several parts.
-    #[error(
-        "a trigger does not read bodies of the media type `multipart`; send JSON or \
-         `application/x-www-form-urlencoded`"
-    )]
+    /// The body has several parts, and is not a form.
+    #[error("a trigger reads no bodies of several parts but `multipart/form-data`; send such a form, or JSON")]
     Multipart,
+    /// The parts of a form cannot be read.
+    #[error("the body is not `multipart/form-data`, as its header says: {0}")]
+    Parts(String),
     /// The body is JSON with numbers that cannot be stored exactly.
     #[error("the body cannot be the input of a run: {0}")]
     Body(serde_json::Error),
@@ -126,6 +129,7 @@ impl Triggers {
         let known = self.triggers_at_last_look(tenant);
         let addressed = known.iter().find_map(|live| Some((live, live.webhook_at(flow, id)?)));
         let addressed = addressed.and_then(|(live, webhook)| Some((self.owners.host(tenant)?, live, webhook)));
+        let expects_nothing = addressed.as_ref().is_some_and(|(.., webhook)| webhook.scheme().expects_nothing);
         let (counted, taken) = match addressed {
             Some((host, live, webhook)) => {
                 let taken = self.check_and_start((&host, live, webhook), sender, headers, body, now).await;
@@ -152,7 +156,10 @@ impl Triggers {
         if matches!(taken, Err(HookError::Unsigned | HookError::TooMany { .. })) {
             tokio::time::sleep_until(came + refusal_time(came.elapsed())).await;
         }
-        taken
+        match taken {
+            Ok(PostResult::Started(_) | PostResult::Known(_)) if expects_nothing => Ok(PostResult::Taken),
+            taken => taken,
+        }
     }
 
     /// Fails if too many posts of this sender to this trigger were refused.
@@ -213,7 +220,7 @@ impl Triggers {
         let scheme = webhook.scheme();
         // A signature cannot be guessed, and a service sends the hooks of all its customers from the same addresses. So a
         // post that is signed rightly is accepted above the limit, too. Others get the same answers with every scheme.
-        let may_guess = !matches!(scheme.proof, Proof::Hmac(_));
+        let may_guess = !matches!(scheme.proof, Proof::Hmac(_) | Proof::Ed25519 { .. });
         if may_guess {
             self.check_limit(sender)?;
         }
@@ -246,7 +253,7 @@ impl Triggers {
             log_together(format!("{trigger} refuses posts: {why}"));
             return limited.and(Err(HookError::Unsigned));
         }
-        match post::read(&scheme, headers, body) {
+        match post::read(&scheme, headers, body, &|name, bytes| host.keep_file(name, bytes)).await {
             Ok(Content::Event(post)) => {
                 // A post of a scheme without ids has a random one, which its sender does not know.
                 let id = scheme.id.map(|_| post.id.clone());
@@ -254,7 +261,7 @@ impl Triggers {
                     self.start_run(host, live, &scheme, post, body).await.map(|taken| awaiting(host, webhook, taken));
                 taken.inspect_err(|why| logged(id.as_deref(), why))
             }
-            Ok(Content::Challenge(text)) => Ok(PostResult::Challenge(text)),
+            Ok(Content::Challenge(reply)) => Ok(PostResult::Challenge(reply)),
             Err(why) => {
                 let id = match scheme.id {
                     Some(Place::Header(name)) => proof::single_header(headers, name).ok(),
@@ -275,7 +282,12 @@ impl Triggers {
         body: &[u8],
     ) -> Result<PostResult, HookError> {
         let run = run_id("hook", live, &short_hash(&post.id));
-        let same = if scheme.repeats_body { body } else { post.id.as_bytes() };
+        let parts = post.has_parts.then(|| post.body.to_text());
+        let same = match &parts {
+            _ if !scheme.repeats_body => post.id.as_bytes(),
+            Some(parts) => parts.as_bytes(),
+            None => body,
+        };
         let digest: Box<str> = hex::encode(Sha256::digest(same)).into();
         // Only the post that has started the run knows whether it is on stable storage.
         let _alone = self.posts.lock(host.tenant(), &run).await;
@@ -304,7 +316,7 @@ fn awaiting(host: &Host, webhook: &Webhook, taken: PostResult) -> PostResult {
     let reply = match &taken {
         PostResult::Started(run) => AwaitedReply::new(host, webhook, run, true),
         PostResult::Known(run) => AwaitedReply::new(host, webhook, run, false),
-        PostResult::Awaits(_) | PostResult::Challenge(_) => None,
+        PostResult::Awaits(_) | PostResult::Taken | PostResult::Challenge(_) => None,
     };
     reply.map_or(taken, PostResult::Awaits)
 }
@@ -318,7 +330,7 @@ fn shown(text: &str) -> String {
 fn outcome(taken: &Result<PostResult, HookError>) -> PostOutcome {
     match taken {
         Ok(PostResult::Started(_)) => PostOutcome::Started,
-        Ok(PostResult::Known(_)) => PostOutcome::Repeated,
+        Ok(PostResult::Known(_) | PostResult::Taken) => PostOutcome::Repeated,
         Ok(PostResult::Awaits(reply)) if reply.is_new() => PostOutcome::Started,
         Ok(PostResult::Awaits(_)) => PostOutcome::Repeated,
         Ok(PostResult::Challenge(_)) => PostOutcome::Challenge,
@@ -326,7 +338,7 @@ fn outcome(taken: &Result<PostResult, HookError>) -> PostOutcome {
         Err(HookError::TooMany { .. }) => PostOutcome::TooMany,
         Err(HookError::OtherBody) => PostOutcome::OtherBody,
         Err(HookError::Id(_)) => PostOutcome::InvalidId,
-        Err(HookError::Body(_) | HookError::Multipart) => PostOutcome::InvalidBody,
+        Err(HookError::Body(_) | HookError::Multipart | HookError::Parts(_)) => PostOutcome::InvalidBody,
         Err(HookError::Draining | HookError::Later(_)) => PostOutcome::Later,
         Err(HookError::Never(_)) => PostOutcome::Failed,
     }
@@ -361,7 +373,11 @@ async fn keys(host: &Host, webhook: &Webhook) -> (Vec<SigningKey>, Vec<String>) 
             STANDARD => host.signing_key(name).await,
             _ => host.text_key(name).await,
         };
+        let needs_public_key = matches!(webhook.scheme().proof, Proof::Ed25519 { .. });
         match key {
+            Ok(key) if needs_public_key && key.public_key().is_none() => {
+                failures.push(format!("the secret `{name}` must be the sender's public key, in 64 hexadecimal digits"));
+            }
             Ok(key) => keys.push(key),
             Err(failure) => failures.push(failure.message.to_string()),
         }

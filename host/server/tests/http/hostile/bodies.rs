@@ -1,10 +1,14 @@
 //! Bodies that have a wrong type, or that look small but need much memory.
 
-use std::fs;
+use std::{
+    fs,
+    io::{BufReader, Write},
+};
 
 use serde_json::json;
 
-use crate::client::{Served, ask};
+use super::neighbours::behind;
+use crate::client::{Served, ask, connect, read, request};
 
 #[test]
 fn h6_a_path_in_a_body_does_not_read_a_file_of_the_server() {
@@ -44,4 +48,19 @@ fn h5_bodies_with_too_many_values_are_refused_before_parsing() {
     // Brackets inside a string do not count as values.
     let long = json!({ "flow": { "flow": { "name": "a" }, "nodes": [] }, "input": { "text": "[,".repeat(300_000) } });
     assert_eq!(served.post("/v1/runs?wait=true", &long).status, 201);
+}
+
+#[test]
+fn a_proxy_gets_the_answer_to_a_body_that_is_refused_before_it_was_read() {
+    let (served, token) = behind(&["127.0.0.1"]);
+    let token = format!("Bearer {token}");
+    let headers = [("Authorization", token.as_str())];
+    let (address, large) = (served.address, "x".repeat(40 << 20));
+    let mut stream = connect(address);
+    // The answer comes after the body, so the proxy can send all of it, and the connection stays usable.
+    stream.write_all(request(address, "POST", "/v1/validate", &headers, &large).as_bytes()).unwrap();
+    let mut stream = BufReader::new(stream);
+    assert_eq!(read(&mut stream).fault(), (413, "too_large".to_owned()));
+    stream.get_mut().write_all(request(address, "GET", "/healthz", &[], "").as_bytes()).unwrap();
+    assert_eq!(read(&mut stream).status, 200);
 }

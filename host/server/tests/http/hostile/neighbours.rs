@@ -42,7 +42,7 @@ fn h18_a_valid_token_is_accepted_despite_unknown_tokens_of_others() {
 }
 
 /// Starts a server that trusts these proxies, and returns it with a token.
-fn behind(proxies: &[&str]) -> (Served, String) {
+pub(super) fn behind(proxies: &[&str]) -> (Served, String) {
     let folder = tempfile::tempdir().unwrap();
     let cache = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
     let host = Host::builder().cache_dir(cache).instances(4).state_dir(folder.path()).build().unwrap();

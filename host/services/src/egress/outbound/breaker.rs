@@ -78,6 +78,28 @@ pub(super) struct Refusal {
     pub(super) spread: Duration,
 }
 
+/// The state of a breaker that does not let all requests begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BreakerState {
+    /// No request begins. After the wait the next request is the probe.
+    Open,
+    /// A request probes the server, and the others wait for its end.
+    Probing,
+    /// The probe was answered, and the rate of requests grows.
+    Recovering,
+}
+
+/// The present state of a breaker that is not closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NotClosed {
+    pub(super) state: BreakerState,
+    /// The time since the breaker first opened.
+    pub(super) open_for: Duration,
+    /// The time until the state ends: until the next probe, or until the breaker is closed. Zero if an open breaker waits
+    /// for a request.
+    pub(super) remaining: Duration,
+}
+
 /// A change that people want to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
@@ -174,6 +196,18 @@ impl Breaker {
     /// Returns true if the breaker refuses requests, or waits for the end of a probe.
     pub(super) fn is_open(&self) -> bool {
         matches!(self.state, State::Open { .. } | State::Probing { .. })
+    }
+
+    /// Returns the present state of the breaker, or `None` if it lets all requests begin.
+    pub(super) fn not_closed(&self, now: Instant) -> Option<NotClosed> {
+        let (state, until) = match self.state {
+            State::Open { until } => (BreakerState::Open, until),
+            State::Probing { since } => (BreakerState::Probing, since + PROBE_TIME),
+            State::Recovering { since, .. } if !self.is_closed(now) => (BreakerState::Recovering, since + RECOVERY),
+            State::Recovering { .. } | State::Closed { .. } => return None,
+        };
+        let open_for = self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        Some(NotClosed { state, open_for, remaining: until.saturating_duration_since(now) })
     }
 
     /// Returns true if a new breaker would behave in the same way.

@@ -6,7 +6,7 @@ use std::{collections::HashMap, time::Duration};
 use flowcell_contract::Tenant;
 use tokio::time::Instant;
 
-use super::{super::origin::Origin, entry::Entry, limits::OutboundLimits};
+use super::{super::origin::Origin, OpenBreaker, entry::Entry, limits::OutboundLimits};
 
 /// Maximum number of tracked origins of one tenant.
 pub(super) const MAX_ORIGINS: usize = 256;
@@ -109,15 +109,30 @@ impl<T> Table<T> {
         self.count = self.tenants.values().map(HashMap::len).sum();
     }
 
-    /// Returns the tenants with open breakers, and how many each has. A breaker that nothing has asked for
-    /// [`IDLE_TIME`] after its wait does not count, because it refuses nothing.
+    /// Returns the tenants with open breakers, and how many each has.
     pub(super) fn open_breakers(&self, now: Instant) -> Vec<(Tenant, usize)> {
-        let refuses = |entry: &Entry<T>| {
-            entry.breaker.is_open() && entry.breaker.overdue(now).is_none_or(|overdue| overdue < IDLE_TIME)
-        };
+        let refuses = |entry: &Entry<T>| entry.breaker.is_open() && !is_idle(entry, now);
         let open = |origins: &HashMap<Origin, Entry<T>>| origins.values().filter(|entry| refuses(entry)).count();
         let all = self.tenants.iter().map(|(tenant, origins)| (tenant.clone(), open(origins)));
         all.filter(|(_, open)| *open > 0).collect()
+    }
+
+    /// Returns the breakers that are not closed, of one tenant or of all.
+    pub(super) fn breakers(&self, only: Option<&Tenant>, now: Instant) -> Vec<OpenBreaker> {
+        let tenants = self.tenants.iter().filter(|(tenant, _)| only.is_none_or(|only| only == *tenant));
+        let entries =
+            tenants.flat_map(|(tenant, origins)| origins.iter().map(move |(origin, entry)| (tenant, origin, entry)));
+        let breakers = entries.filter(|(.., entry)| !is_idle(entry, now)).filter_map(|(tenant, origin, entry)| {
+            let found = entry.breaker.not_closed(now)?;
+            Some(OpenBreaker {
+                tenant: tenant.clone(),
+                origin: origin.clone(),
+                state: found.state,
+                open_for: found.open_for,
+                remaining: found.remaining,
+            })
+        });
+        breakers.collect()
     }
 
     /// Returns the number of tracked origins.
@@ -154,4 +169,10 @@ impl<T> Table<T> {
         self.count -= 1;
         Some(())
     }
+}
+
+/// Returns whether nothing has asked for an open breaker for [`IDLE_TIME`] after its wait. It does not count, because it
+/// refuses nothing.
+fn is_idle<T>(entry: &Entry<T>, now: Instant) -> bool {
+    entry.breaker.overdue(now).is_some_and(|overdue| overdue >= IDLE_TIME)
 }

@@ -2,22 +2,44 @@
 
 use flowcell_contract::Json;
 use flowcell_flow::triggers::schemes::{Challenge, Place, STANDARD, Scheme};
+use futures_util::stream;
 use http::{HeaderMap, header::CONTENT_TYPE};
 use indexmap::IndexMap;
+use sha2::{Digest, Sha256};
 use url::form_urlencoded;
 
 use super::{
     HookError,
     proof::{self, MAX_ID_CHARS},
 };
+use crate::files::FileError;
+
+/// Maximum number of parts of a body.
+const MAX_PARTS: usize = 1_000;
+
+/// Keeps a file of a post with its name, and returns its file value.
+pub(super) type KeepFile<'a> = &'a (dyn Fn(&str, Vec<u8>) -> Result<Json, FileError> + Sync);
 
 /// The content of a post.
 #[derive(Debug, PartialEq)]
 pub(super) enum Content {
     /// A post that starts a run.
     Event(Post),
-    /// A post that only tests the address. The value is the text that the answer repeats.
-    Challenge(Option<String>),
+    /// A post that only tests the address.
+    Challenge(ChallengeReply),
+}
+
+/// The answer to a post that only tests the address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChallengeReply {
+    /// 200 with an empty object.
+    Empty,
+    /// 200 with this `challenge` of the post.
+    Repeat(String),
+    /// 204 without a body.
+    NoContent,
+    /// 200 with `{ "type": 1 }`.
+    Pong,
 }
 
 /// A post that starts a run.
@@ -29,30 +51,48 @@ pub(super) struct Post {
     pub(super) event: Option<Json>,
     /// The body.
     pub(super) body: Json,
+    /// True if the body has several parts. A repeated delivery separates them by another text.
+    pub(super) has_parts: bool,
 }
 
 /// Reads the content of a post.
-pub(super) fn read(scheme: &Scheme<'_>, headers: &HeaderMap, body: &[u8]) -> Result<Content, HookError> {
+pub(super) async fn read(
+    scheme: &Scheme<'_>,
+    headers: &HeaderMap,
+    bytes: &[u8],
+    keep: KeepFile<'_>,
+) -> Result<Content, HookError> {
     let event = scheme.event.map(|name| proof::single_header(headers, name).map_or(Json::Null, Json::from));
-    let body = parse_body(scheme, headers, body)?;
+    let (body, has_parts) = match boundary(scheme, headers)? {
+        Some(boundary) => (parse_parts(bytes, &boundary, keep).await?, true),
+        None => (parse_body(scheme, headers, bytes)?, false),
+    };
     match scheme.challenge {
         Some(Challenge::Ping) if event.as_ref().and_then(Json::as_str) == Some("ping") => {
-            return Ok(Content::Challenge(None));
+            return Ok(Content::Challenge(ChallengeReply::Empty));
         }
         Some(Challenge::UrlVerification) => {
             let text = |key| body.get(key).and_then(Json::as_str);
             if let (Some("url_verification"), Some(challenge)) = (text("type"), text("challenge")) {
-                return Ok(Content::Challenge(Some(challenge.to_owned())));
+                return Ok(Content::Challenge(ChallengeReply::Repeat(challenge.to_owned())));
             }
         }
+        Some(Challenge::TypedPing) => match body.get("type").and_then(Json::as_u64) {
+            Some(0) => return Ok(Content::Challenge(ChallengeReply::NoContent)),
+            Some(1) if body.get("event").is_none() => return Ok(Content::Challenge(ChallengeReply::Pong)),
+            _ => {}
+        },
         _ => {}
     }
     let id = match scheme.id {
         None => format!("{:032x}", rand::random::<u128>()),
         Some(Place::Header(name)) => id_of_header(headers, name)?,
+        Some(Place::Pointer(pointer)) if scheme.digests && body.pointer(pointer).is_none() => {
+            hex::encode(Sha256::digest(bytes))
+        }
         Some(Place::Pointer(pointer)) => id_of_body(&body, pointer)?,
     };
-    Ok(Content::Event(Post { id, event, body }))
+    Ok(Content::Event(Post { id, event, body, has_parts }))
 }
 
 fn id_of_header(headers: &HeaderMap, name: &str) -> Result<String, HookError> {
@@ -77,14 +117,32 @@ fn id_of_body(body: &Json, pointer: &str) -> Result<String, HookError> {
     }
 }
 
+/// Returns the media type of the body in lowercase, without its parameters.
+fn media_type(headers: &HeaderMap) -> String {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// Returns the text between the parts of a body, or `None` if the body is one part. Standard Webhooks have no forms.
+fn boundary(scheme: &Scheme<'_>, headers: &HeaderMap) -> Result<Option<String>, HookError> {
+    match media_type(headers).as_str() {
+        _ if scheme.name == STANDARD => Ok(None),
+        "multipart/form-data" => {
+            let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+            multer::parse_boundary(kind).map(Some).map_err(|error| HookError::Parts(error.to_string()))
+        }
+        kind if kind.starts_with("multipart/") => Err(HookError::Multipart),
+        _ => Ok(None),
+    }
+}
+
 /// Parses a body: a form as an object, JSON, or else a string. Standard Webhooks have no forms.
 fn parse_body(scheme: &Scheme<'_>, headers: &HeaderMap, body: &[u8]) -> Result<Json, HookError> {
-    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    match kind.as_str() {
-        _ if scheme.name == STANDARD => parse_text(body),
-        "application/x-www-form-urlencoded" => Ok(parse_form(body)),
-        kind if kind.starts_with("multipart/") => Err(HookError::Multipart),
+    match media_type(headers).as_str() {
+        "application/x-www-form-urlencoded" if scheme.name != STANDARD => {
+            let pairs = form_urlencoded::parse(body);
+            Ok(object_of(pairs.map(|(name, value)| (name.into_owned(), Json::from(&*value)))))
+        }
         _ => parse_text(body),
     }
 }
@@ -98,11 +156,37 @@ fn parse_text(body: &[u8]) -> Result<Json, HookError> {
     }
 }
 
-/// Parses a form to an object. The values of a name that occurs more than once are a list.
-fn parse_form(body: &[u8]) -> Json {
+/// Parses a body of several parts to an object of texts and file values. A part with the name of a file is a file.
+async fn parse_parts(body: &[u8], boundary: &str, keep: KeepFile<'_>) -> Result<Json, HookError> {
+    let wrong = |error: multer::Error| HookError::Parts(error.to_string());
+    let bytes = stream::iter([Ok::<_, std::convert::Infallible>(bytes::Bytes::copy_from_slice(body))]);
+    let mut parts = multer::Multipart::new(bytes, boundary);
+    let mut fields = Vec::new();
+    while let Some(part) = parts.next_field().await.map_err(wrong)? {
+        if fields.len() == MAX_PARTS {
+            return Err(HookError::Parts(format!("it has more than {MAX_PARTS} parts")));
+        }
+        let unnamed = || HookError::Parts("a part has no name".into());
+        let name = part.name().filter(|name| !name.is_empty()).ok_or_else(unnamed)?.to_owned();
+        // Some senders write the whole path.
+        let file = part.file_name().and_then(|path| path.rsplit(['/', '\\']).next()).map(str::to_owned);
+        let value = match file.filter(|file| !file.is_empty()) {
+            None => Json::from(part.text().await.map_err(wrong)?),
+            Some(file) => {
+                let bytes = part.bytes().await.map_err(wrong)?;
+                keep(&file, bytes.to_vec()).map_err(|error| HookError::Parts(format!("the part `{name}`: {error}")))?
+            }
+        };
+        fields.push((name, value));
+    }
+    Ok(object_of(fields))
+}
+
+/// Returns the object of the fields of a form. The values of a name that occurs more than once are a list.
+fn object_of(pairs: impl IntoIterator<Item = (String, Json)>) -> Json {
     let mut fields: IndexMap<String, Vec<Json>> = IndexMap::new();
-    for (name, value) in form_urlencoded::parse(body) {
-        fields.entry(name.into_owned()).or_default().push(Json::from(&*value));
+    for (name, value) in pairs {
+        fields.entry(name).or_default().push(value);
     }
     Json::object(fields.into_iter().map(|(name, mut values)| match (values.pop(), values.is_empty()) {
         (Some(only), true) => (name, only),

@@ -65,6 +65,8 @@ fn malformed(name: &str, why: impl Into<String>) -> Unsigned {
 pub(super) enum SenderProof {
     /// The signed bytes, and their signatures.
     Signatures(hmac::Algorithm, Vec<u8>, Vec<Vec<u8>>),
+    /// The signed bytes, and their signature, which belongs to a public key.
+    PublicKey(Vec<u8>, Vec<u8>),
     /// The text before the secret, and that text with the secret.
     Secret(String, Vec<u8>),
 }
@@ -85,6 +87,13 @@ impl SenderProof {
                     Algorithm::Sha512 => hmac::HMAC_SHA512,
                 };
                 Ok(SenderProof::Signatures(algorithm, signed, signatures))
+            }
+            Proof::Ed25519 { header, timestamp } => {
+                let time = parse_time(timestamp, single_header(headers, timestamp)?)?;
+                let signature = hex::decode(single_header(headers, header)?);
+                let signature = signature.map_err(|_| malformed(header, "must contain `HEX`"))?;
+                check_time(time, now)?;
+                Ok(SenderProof::PublicKey([time.0.as_bytes(), body].concat(), signature))
             }
             Proof::Token { header, prefix } => {
                 let token = strip(header, prefix, single_header(headers, header)?)?;
@@ -109,6 +118,7 @@ impl SenderProof {
                         fits |= key.has_signed(*algorithm, signed, signature);
                     }
                 }
+                SenderProof::PublicKey(signed, signature) => fits |= key.is_signed_by_owner(signed, signature),
                 SenderProof::Secret(before, given) => fits |= key.is_presented(before.as_bytes(), given),
             }
         }
@@ -157,10 +167,7 @@ fn read_signatures(
         };
         return Err(malformed(hmac.header, format!("must contain `{}{encoding}`", hmac.prefix)));
     }
-    let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    if let Some((text, _)) = time.filter(|(_, seconds)| now.abs_diff(*seconds) > TOLERANCE.as_secs()) {
-        return Err(if text.len() == MILLISECONDS_DIGITS { Unsigned::Milliseconds } else { Unsigned::Stale });
-    }
+    time.map_or(Ok(()), |time| check_time(time, now))?;
     let time = time.map_or("", |(text, _)| text);
     let signed: Vec<&[u8]> = parts
         .iter()
@@ -186,6 +193,16 @@ fn parse_time<'a>(name: &str, text: &'a str) -> Result<(&'a str, u64), Unsigned>
     let digits = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
     let seconds = text.parse().ok().filter(|_| digits);
     seconds.map(|seconds| (text, seconds)).ok_or_else(|| malformed(name, "must have a number of seconds since 1970"))
+}
+
+/// Refuses a time that differs from the present one by more than [`TOLERANCE`].
+fn check_time((text, seconds): (&str, u64), now: SystemTime) -> Result<(), Unsigned> {
+    let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    match now.abs_diff(seconds) > TOLERANCE.as_secs() {
+        true if text.len() == MILLISECONDS_DIGITS => Err(Unsigned::Milliseconds),
+        true => Err(Unsigned::Stale),
+        false => Ok(()),
+    }
 }
 
 /// Checks an id that is a part of the signed text. It may not have the characters that separate it from the other parts.

@@ -45,6 +45,41 @@ async fn an_origin_that_fails_is_refused_probed_and_found_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn breakers_that_are_not_closed_are_listed_until_they_recover() {
+    let outbound = outbound();
+    let (a, b) = (Tenant::from("a"), Tenant::from("b"));
+    let listed = |only: Option<&Tenant>| -> Vec<(String, BreakerState, u64, u64)> {
+        let breakers = outbound.breakers(only).into_iter();
+        let show = |one: OpenBreaker| {
+            (format!("{} {}", one.tenant, one.origin), one.state, one.open_for.as_secs(), one.remaining.as_secs())
+        };
+        breakers.map(show).collect()
+    };
+    outbound.request("a", "flaky.test", Outcome::Failed).await.unwrap();
+    assert!(listed(None).is_empty(), "a closed breaker is not listed");
+    outbound.open("b", "down.test").await;
+    tokio::time::sleep(SECOND).await;
+    outbound.open("a", "down.test").await;
+    let [later, first] = ["a https://down.test", "b https://down.test"].map(str::to_owned);
+    let all = listed(None);
+    assert_eq!(all.iter().map(|(name, ..)| name).collect::<Vec<_>>(), [&first, &later]);
+    assert_eq!(all[1], (later.clone(), BreakerState::Open, 0, 1));
+    assert_eq!((listed(Some(&a)), listed(Some(&b))), (all[1..].to_vec(), all[..1].to_vec()));
+
+    tokio::time::sleep(2 * SECOND).await;
+    assert_eq!(listed(Some(&a)), [(later.clone(), BreakerState::Open, 2, 0)], "the next request is the probe");
+    let mut probe = outbound.begin(&a, &origin("down.test"), None).await.unwrap();
+    assert_eq!(listed(Some(&a)), [(later.clone(), BreakerState::Probing, 2, PROBE_TIME.as_secs())]);
+    probe.report(Outcome::Answered, None);
+    assert_eq!(listed(Some(&a)), [(later, BreakerState::Recovering, 2, RECOVERY.as_secs())]);
+    tokio::time::sleep(RECOVERY).await;
+    assert!(listed(Some(&a)).is_empty());
+    // Nothing asks for the other origin any more.
+    tokio::time::sleep(60 * SECOND).await;
+    assert!(listed(None).is_empty() && outbound.breakers(None).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn single_and_old_failures_open_nothing() {
     let outbound = outbound();
     for _ in 0..MAX_FAILURES * 3 {
