@@ -8,6 +8,7 @@ mod explain;
 mod fragments;
 mod golden;
 mod layout;
+mod rewriting;
 mod scripts;
 mod short_forms;
 mod steps;

@@ -48,6 +48,15 @@ fn people_read_what_the_manifest_tells_them() {
         page.contains("| `nobody` | The name is empty. |") && page.contains("    \"text\": \"Hello Ada\""),
         "{page}"
     );
+    let flow = "flow: { name: greets }\nnodes: [{ id: greet, type: shop.greet, input: { name: Ada } }]\n";
+    fs::write(project.join("greets.yaml"), flow).unwrap();
+    let checked = flowcell(&project).args(["validate", "greets.yaml", "--packs", "dist"]).output().unwrap();
+    let told = [kit::stderr(&checked), String::from_utf8_lossy(&checked.stdout).into_owned()].concat();
+    assert!(checked.status.success(), "{told}");
+    for part in ["warning[deprecated_type]", "greets.yaml:2:28", "its pack says: Use shop2, which also greets groups."]
+    {
+        assert!(told.contains(part), "{told}");
+    }
     let inspected = done(flowcell(&project).args(["node", "inspect", "dist/shop.wasm", "--json"]));
     let inspected: Value = serde_json::from_str(&inspected).unwrap();
     assert_eq!(inspected["about"]["keywords"], json!(["crm", "contacts"]), "{inspected}");
