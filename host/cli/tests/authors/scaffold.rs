@@ -82,6 +82,7 @@ fn errors_of_new_and_build_name_a_solution() {
         (Language::Python, "pip install componentize-py"),
         (Language::C, "`sh`"),
         (Language::Go, "`sh`"),
+        (Language::Zig, "`sh`"),
     ] {
         done(flowcell(folder.path()).args([
             "node",
