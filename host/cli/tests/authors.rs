@@ -11,6 +11,7 @@ mod fuzz;
 mod javascript;
 mod language;
 mod profile;
+mod published;
 mod python;
 mod recipe;
 mod roles;
