@@ -87,7 +87,7 @@ pub use drive::{channels, fleet, reload, run_locks, sessions, supervisor, trigge
 pub use flowcell_contract as contract;
 pub use flowcell_contract::{Catalog, Json, Manifest, NodeType, RunId, similar};
 pub use flowcell_engine::{
-    Cost, Inspection, Limits, PackErrorKind, Profile, compile, embed, end_runtime, inspect, is_reserved,
+    Cost, Inspection, Limits, PackErrorKind, Profile, compile, embed, embed_readme, end_runtime, inspect, is_reserved,
 };
 pub use flowcell_flow::schema::{agentic as agentic_schema, steps as steps_schema};
 pub use flowcell_flow::{

@@ -6,13 +6,13 @@ mod staged;
 mod tool;
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     time::Instant,
 };
 
 use clap::{Args, ValueHint};
-use flowcell::{Inspection, contract::Digest, embed, inspect};
+use flowcell::{Inspection, contract::Digest, embed, embed_readme, inspect};
 
 use self::{staged::copy_sources, tool::Tool};
 use super::project::{Builder, MANIFEST, Project};
@@ -25,6 +25,8 @@ use crate::{
 
 /// The target that packs in Rust are compiled for.
 const RUST_TARGET: &str = "wasm32-wasip2";
+/// The README of a project, which travels in the pack.
+const README: &str = "README.md";
 /// The module of a Python project that implements the pack.
 const PYTHON_MODULE: &str = "nodes";
 /// The file of a JavaScript project that implements the pack. `package.json` may name another.
@@ -95,6 +97,7 @@ impl BuildArgs {
             Builder::CPython => embedded(&project, self.python(&project, terminal)?)?,
             Builder::Script => embedded(&project, script(&project)?)?,
         };
+        let component = with_readme(&project, component)?;
         let Inspection { size, digest, .. } = inspect(&component)
             .map_err(|error| CliError::wrong("the build result is not a valid pack").because(&error))?;
         let out = self.out.clone().unwrap_or_else(|| self.folder.join("dist"));
@@ -204,6 +207,17 @@ fn script(project: &Project) -> Result<Vec<u8>, CliError> {
 fn embedded(project: &Project, component: Vec<u8>) -> Result<Vec<u8>, CliError> {
     embed(component, &project.manifest_text)
         .map_err(|error| CliError::wrong(format!("cannot embed {MANIFEST} in the component")).because(&error))
+}
+
+/// Adds the project's README to the component, if there is one and the component has none.
+fn with_readme(project: &Project, component: Vec<u8>) -> Result<Vec<u8>, CliError> {
+    let file = project.folder.join(README);
+    let text = match fs::read_to_string(&file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(component),
+        read => read.map_err(|error| CliError::wrong(format!("cannot read {}", file.display())).because(&error))?,
+    };
+    embed_readme(component, &text)
+        .map_err(|error| CliError::wrong(format!("cannot embed {README} in the component")).because(&error))
 }
 
 /// Reads the project's `package.json`.
