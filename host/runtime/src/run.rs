@@ -1,5 +1,6 @@
 //! The start of runs.
 
+mod again;
 mod definition;
 mod migrate;
 mod newer;

@@ -118,6 +118,8 @@ const EXAMPLES: &[&str] = &[
     "node inspect dist/shop.wasm",
     "node search weather --index index.json",
     "node index build dist/shop.wasm --out index.json",
+    "node index push index.json ghcr.io/acme/packs",
+    "node conformance dist/shop.wasm",
     "node install ghcr.io/acme/shop@0.1.0",
     "node uninstall shop",
     "node push dist/shop.wasm ghcr.io/acme/shop",
