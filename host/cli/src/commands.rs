@@ -1,11 +1,13 @@
 //! The commands of the command line, one module for each.
 
 mod account;
+mod api;
 mod case_file;
 mod changes;
 mod chat;
 mod completions;
 mod console;
+mod credential;
 mod dev;
 mod drive;
 mod eval;
@@ -23,6 +25,7 @@ mod import;
 mod init;
 mod inspect;
 mod jobs;
+mod login;
 mod lsp;
 mod man_pages;
 mod mcp;
@@ -108,6 +111,9 @@ enum Command {
     /// Manage encrypted secrets, which flows can send but not read
     #[command(subcommand)]
     Secret(secret::SecretCommand),
+    /// Manage credentials, which the host adds to requests, and connect them
+    #[command(subcommand)]
+    Credential(credential::CredentialCommand),
     /// Create, list and revoke links by which people without a login start a flow
     #[command(subcommand)]
     Forms(forms::FormsCommand),
@@ -132,6 +138,14 @@ enum Command {
     Serve(serve::ServeArgs),
     /// Print a link that opens the console of a running server in a browser, and logs it in
     Console(console::ConsoleArgs),
+    /// Log in at a server elsewhere, with a browser or a token
+    Login(login::LoginArgs),
+    /// Revoke the login at a server, and remove it from this machine
+    Logout(login::LogoutArgs),
+    /// Show the account, the tenant and the scopes of the login at a server
+    Whoami(login::WhoamiArgs),
+    /// Send a request to a server with the stored login, and print its answer
+    Api(api::ApiArgs),
     /// Serve flows as MCP tools on standard input and output
     Mcp(mcp::McpArgs),
     /// Drive every run that is ready: interrupted, answered, or with a timer that is due
@@ -252,6 +266,7 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
         Command::Token(command) => tenant::token(&command),
         Command::Account(command) => account::execute(&command),
         Command::Secret(command) => secret::execute(command, *terminal),
+        Command::Credential(command) => credential::execute(command, *terminal),
         Command::Forms(command) => forms::execute(command),
         Command::Files(command) => files::execute(command),
         Command::Audit(command) => tenant::audit(&command),
@@ -261,6 +276,10 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
         Command::Chat(args) => chat::execute(args, *terminal),
         Command::Serve(args) => serve::execute(&args, *terminal),
         Command::Console(args) => console::execute(&args, *terminal),
+        Command::Login(args) => login::login(&args, *terminal),
+        Command::Logout(args) => login::logout(&args, *terminal),
+        Command::Whoami(args) => login::whoami(&args, *terminal),
+        Command::Api(args) => api::execute(&args, *terminal),
         Command::Mcp(args) => mcp::execute(&args, *terminal),
         Command::Drive(args) => drive::execute(&args, *terminal),
         Command::Reload(args) => reload::execute(&args),

@@ -10,6 +10,7 @@ mod builtin;
 mod call;
 mod capability;
 mod catalog;
+mod credential;
 mod failure;
 mod grant;
 pub mod host_files;
@@ -23,10 +24,14 @@ mod yaml;
 
 pub use about::About;
 pub use attempt::{Attempt, NodeRunner, StepResult};
-pub use builtin::{BuiltIn, GrantShape, SECRETS};
+pub use builtin::{BuiltIn, CREDENTIALS, GrantShape, SECRETS};
 pub use call::{Arrival, Call, Calls, Effect};
 pub use capability::{Admission, Ask, Blobs, Caller, Capability, Outgoing, Prepared, Progress};
 pub use catalog::{Catalog, Lookup};
+pub use credential::{
+    CredentialGrant, CredentialKind, CredentialRequest, KeyPlace, MAX_CREDENTIAL_HOSTS, MAX_CREDENTIAL_NAME,
+    MAX_NODE_CREDENTIALS, check_credential_name, written_credentials,
+};
 pub use failure::{Failure, code};
 pub use flowcell_expr::limits::{CONTAINER, JSON_VALUES};
 pub use flowcell_expr::{

@@ -109,6 +109,7 @@ pub use flowcell_runtime::{
         stop_process,
     },
 };
+pub use flowcell_services::credentials;
 pub use flowcell_services::{
     distribution,
     egress::{AddressRange, OutboundLimits},
@@ -125,7 +126,9 @@ pub use host::{Host, HostBuilder, agentic};
 pub use library::service::{FlowError, FlowService, StepLine};
 pub use library::versions::{self, FlowVersion, MoveError, NoVersion, RetryError};
 pub use library::{FlowEntry, FlowFiles, FlowLibrary, FlowSource, LibraryError, PostedFlow, PushError, StoredFlow};
-pub use operate::{account, audit, identity, policy, quota::QuotaError, retention, usage, vault};
+pub use operate::{
+    account, address, audit, identity, pkce, policy, quota::QuotaError, retention, settings_file, usage, vault,
+};
 pub use runs::{agents, facts, inbox, inputs, timeline, tree, waiting};
 pub use world::measure::Probe;
 pub use world::simulate::Simulate;

@@ -44,7 +44,8 @@
 //! `GET`, `HEAD`, `OPTIONS` and `TRACE` change nothing, so such a call is idempotent. Any other call has the effect of
 //! its node type, which defaults to at least once.
 //!
-//! The host puts the granted [`secrets`] of a node into headers, and redacts them in the answer.
+//! The host puts the granted [`secrets`] of a node into headers, adds its [`credentials`], and redacts both in the answer.
+//! If a server answers 401, the host gets another token for credentials of OAuth 2, and sends the request once more.
 //!
 //! | code | when | retryable |
 //! |---|---|---|
@@ -55,6 +56,7 @@
 //! | `http_timeout` | connecting, or the whole call, took too long | yes |
 //! | `http_body_too_large` | the body of the request or of the answer is too large | no |
 //! | `http_protocol` | the connection broke after the request / the answer is not HTTP | yes / no |
+//! | `credential_refresh_failed` | the token endpoint of a credential refused / did not answer; nothing was sent | no / yes |
 //! | `circuit_open` | the origin fails, and its circuit breaker is open; nothing was sent | yes |
 //! | `rate_limited` | the call would wait too long under the operator's limits; nothing was sent | yes |
 //! | `ambiguous` | a call of effect `once` failed after bytes may have been sent; `details.code` holds the original code | no |
@@ -70,7 +72,10 @@ use flowcell_contract::{
     Admission, Blobs, BuiltIn, Call, Caller, Capability, Effect, Failure, Json, Outgoing, Tenant, Value, code as codes,
 };
 use futures_util::future::BoxFuture;
-use hyper::header::{ACCEPT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::{
+    StatusCode,
+    header::{ACCEPT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue},
+};
 use tokio::time::{Instant, timeout_at};
 
 pub use self::limits::Limits;
@@ -81,6 +86,7 @@ use self::{
 use crate::{
     client::{Client, Message, Progress},
     code,
+    credentials::{self, Applied, Bound, apply},
     egress::{Destination, OriginGrants},
     files::AsyncBlobs,
     preview::cut,
@@ -116,7 +122,7 @@ impl HttpCapability {
         HttpCapability { client, files, secrets, limits: Limits::default() }
     }
 
-    /// Returns the same capability, which adds these secrets to requests of nodes that have grants for them.
+    /// Returns the same capability, which adds these secrets and credentials to requests of nodes that have grants for them.
     pub fn with_secrets(self, secrets: impl Into<Secrets>) -> HttpCapability {
         HttpCapability { secrets: secrets.into(), ..self }
     }
@@ -156,6 +162,26 @@ impl HttpCapability {
         }
     }
 
+    /// Returns the credentials that the host adds to a request. Fails if the destination is not safe for credentials, or if
+    /// the request itself sets a part that belongs to a credential.
+    fn granted_credentials(
+        &self,
+        request: &Request,
+        caller: &Caller,
+        to: &Destination,
+        secrets: &[SecretGrant],
+    ) -> Result<Vec<Bound>, Failure> {
+        let Some(grant) = caller.grants.0.get(credentials::GRANT) else { return Ok(Vec::new()) };
+        let bound = self.secrets.credentials().for_destination(&caller.tenant, grant, to)?;
+        if !bound.is_empty() && !self.client.egress().may_receive_secrets(to) {
+            let why = "a credential may be sent only over `https`, or to a private address that the operator allows";
+            return Err(Failure::new(codes::DENIED, format!("grants.credentials: {why}; {} is neither", to.origin())));
+        }
+        let reserved: Vec<_> = secrets.iter().map(|secret| secret.header.clone()).collect();
+        credentials::check_free(&bound, &request.headers, to, &reserved)?;
+        Ok(bound)
+    }
+
     /// Sends the request and reads the reply, without a time limit. `progress` shows if bytes were sent. Secrets in
     /// the reply are redacted.
     async fn exchange(
@@ -168,7 +194,9 @@ impl HttpCapability {
         let caller = &outgoing.caller;
         let to = self.destination(&request, caller)?;
         let mut keys = Vec::new();
-        for grant in self.secret_grants(&request, caller, &to)? {
+        let secrets = self.secret_grants(&request, caller, &to)?;
+        let bound = self.granted_credentials(&request, caller, &to, &secrets)?;
+        for grant in secrets {
             let key = self.secrets.read(&caller.tenant, &grant.name).await?;
             keys.push((grant, key));
         }
@@ -179,24 +207,42 @@ impl HttpCapability {
             // The host could not search a body with an encoding that the node chose.
             request.headers.remove(ACCEPT_ENCODING);
         }
-        let redaction: Redaction = keys.into_iter().map(|(_, key)| key).collect();
-        let answered = self.send_and_read(outgoing, request, until, &to, &redaction, progress).await;
-        answered.map_err(|failure| redaction.failure(failure))
+        if !bound.is_empty() {
+            request.headers.remove(ACCEPT_ENCODING);
+        }
+        let mut keys: Vec<_> = keys.into_iter().map(|(_, key)| key).collect();
+        let unpack = !request.headers.contains_key(ACCEPT_ENCODING);
+        let message = self.message(outgoing, request, until).await?;
+        let credentials = self.secrets.credentials();
+        let mut applied: Vec<Applied> = Vec::new();
+        loop {
+            let is_repeated = !applied.is_empty();
+            applied = credentials.open(&self.client, &caller.tenant, &bound, &applied).await?;
+            let signed = apply(&applied, message.clone(), to.clone(), credentials.now())?;
+            keys.extend(signed.keys);
+            let redaction: Redaction = keys.iter().cloned().collect();
+            let answered = self.send_and_read(caller, signed.message, unpack, &signed.to, &redaction, progress).await;
+            // The server has refused a token and done nothing. It gets another token once.
+            let is_refused = *progress == Progress::Answered(StatusCode::UNAUTHORIZED);
+            if is_refused && !is_repeated && applied.iter().any(Applied::is_renewable) {
+                *progress = Progress::Unsent;
+                continue;
+            }
+            return answered.map_err(|failure| redaction.failure(failure));
+        }
     }
 
     async fn send_and_read(
         &self,
-        outgoing: &Outgoing,
-        request: Request,
-        until: Instant,
+        caller: &Caller,
+        message: Message,
+        unpack: bool,
         to: &Destination,
         redaction: &Redaction,
         progress: &mut Progress,
     ) -> Result<Value, Failure> {
-        let tenant = &outgoing.caller.tenant;
-        let unpack = !request.headers.contains_key(ACCEPT_ENCODING);
-        let has_body = request.method != hyper::Method::HEAD;
-        let message = self.message(outgoing, request, until).await?;
+        let tenant = &caller.tenant;
+        let has_body = message.method != hyper::Method::HEAD;
         let answer = self.client.send(tenant, to, message, progress).await?;
         let reading = AnswerReader { limits: &self.limits, files: &self.files, tenant, has_body, unpack, redaction };
         reading.reply(answer).await
@@ -268,7 +314,9 @@ impl Capability for HttpCapability {
         let request = Request::read(call, &self.limits)?;
         let to = self.destination(&request, caller)?;
         let effect = caller.effect_of(request::may_change(&request.method));
-        let about = summary(&request, &to, &self.secret_grants(&request, caller, &to)?);
+        let secrets = self.secret_grants(&request, caller, &to)?;
+        let bound = self.granted_credentials(&request, caller, &to, &secrets)?;
+        let about = summary(&request, &to, &secrets, &bound);
         Ok(Admission { preview: preview(&request, &to), ..Admission::new(effect, about) })
     }
 
@@ -277,9 +325,10 @@ impl Capability for HttpCapability {
     }
 }
 
-/// Returns the summary of a request for people: its method, its URL and the names of its secrets. It omits the query of
+/// Returns the summary of a request for people: its method, its URL and the names of its secrets and
+/// credentials. It omits the query of
 /// the URL, since queries may contain secrets.
-fn summary(request: &Request, to: &Destination, secrets: &[SecretGrant]) -> Json {
+fn summary(request: &Request, to: &Destination, secrets: &[SecretGrant], bound: &[Bound]) -> Json {
     let mut url = format!("{}{}", to.origin(), to.url().path());
     if url.len() > MAX_SHOWN_URL_BYTES {
         // A parsed URL is ASCII.
@@ -289,6 +338,9 @@ fn summary(request: &Request, to: &Destination, secrets: &[SecretGrant]) -> Json
     let mut about = vec![("method", Json::from(request.method.as_str())), ("url", Json::from(url))];
     if !secrets.is_empty() {
         about.push(("secrets", Json::array(secrets.iter().map(|grant| Json::from(grant.name.as_str())))));
+    }
+    if !bound.is_empty() {
+        about.push(("credentials", Json::array(bound.iter().map(|bound| Json::from(&*bound.grant.credential)))));
     }
     Json::object(about)
 }

@@ -5,7 +5,7 @@ use clap::{Command, CommandFactory};
 use super::{Arguments, flow};
 
 /// The groups of the front page with their commands.
-const GROUPS: [(&str, &[&str]); 4] = [
+const GROUPS: [(&str, &[&str]); 5] = [
     (
         "Run and test flows",
         &[
@@ -28,6 +28,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
         ],
     ),
     ("Show and control runs", &["runs", "jobs", "answer", "emit", "send", "chat"]),
+    ("Use a server elsewhere", &["login", "logout", "whoami", "api"]),
     ("Write nodes", &["node"]),
     (
         "Operate",
@@ -45,6 +46,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "account",
             "audit",
             "secret",
+            "credential",
             "forms",
             "files",
             "completions",
@@ -128,6 +130,10 @@ const EXAMPLES: &[&str] = &[
     "node sign dist/shop.wasm --key file:acme.key",
     "serve --listen 127.0.0.1:7171",
     "console --tenant acme --open",
+    "login https://flows.example.com",
+    "logout",
+    "whoami",
+    "api GET '/v1/runs?status=failed' --paginate",
     "mcp --flows flows --state .flowcell-mcp",
     "drive --once",
     "reload",
@@ -170,6 +176,11 @@ const EXAMPLES: &[&str] = &[
     "secret rm api-token",
     "secret reset --tenant acme",
     "secret rotate-key",
+    "credential set shop --kind bearer --for https://api.example.com < token.txt",
+    "credential list",
+    "credential show shop",
+    "credential remove shop",
+    "credential connect drive --port 8765",
     "forms link order --expires 14d --uses 20",
     "forms list",
     "forms revoke 3f9c1b20a7d4e856",
@@ -190,6 +201,7 @@ const UNUSED_OPTIONS: &[(&[&str], &[&str])] = &[
         &["validate ", "graph ", "explain ", "eval ", "inspect ", "lsp ", "flows create "],
         &["allow_private", "files", "secret_key"],
     ),
+    (&["credential connect "], &["packs", "files", "providers", "mcp", "secrets", "services", "simulate"]),
 ];
 
 /// Returns the clap command of the program with its whole help: the commands in groups, and an example for each
