@@ -91,7 +91,9 @@ fn a_readme_travels_in_its_pack() {
         let told = kit::stderr(&refused);
         assert!(refused.status.code() == Some(2) && told.contains(named) && told.contains("README"), "{told}");
     }
-    fs::remove_file(project.join("README.md")).unwrap();
+    for file in ["README.md", "flowcell.lock"] {
+        fs::remove_file(project.join(file)).unwrap();
+    }
     assert!(built().status.success());
     for of in ["shop", "dist/shop.wasm"] {
         let refused = flowcell(&project).args(["node", "docs", of, "--packs", "dist"]).output().unwrap();

@@ -1,5 +1,5 @@
 //! Tests the packages of the SDKs, as the registries take them: each is built, installed into a project without a copy of
-//! the SDK, and a pack that is built with it runs in a flow. No registry is read.
+//! the SDK, and a pack that is built with it runs in a flow.
 
 use std::{
     env, fs,
@@ -61,7 +61,7 @@ fn edit(file: &Path, old: &str, new: &str) {
 
 /// Builds the project's pack, runs its cases, and runs the pack in a flow.
 fn use_pack(project: &Path) {
-    let tested = flowcell(project).args(["node", "test"]).env("CARGO_NET_OFFLINE", "true").output().unwrap();
+    let tested = flowcell(project).args(["node", "test"]).output().unwrap();
     let told = kit::stderr(&tested);
     assert!(tested.status.success() && told.contains("6 cases, 0 failed"), "{told}");
     let flow = "flow: { name: greeting }\nnodes: [{ id: greet, type: shop.greet, input: { name: Ada } }]\n";
@@ -125,17 +125,15 @@ fn the_crate_builds_a_pack_in_a_project_of_its_own() {
 #[test]
 fn the_package_of_npm_builds_a_pack_in_a_project_of_its_own() {
     let Some(packages) = packages("the package of npm") else { return };
-    for language in [Language::Js, Language::Ts] {
-        let (_folder, project) = without_sdk(language);
-        // A link to the packages that the tests share.
-        fs::remove_file(project.join("node_modules")).unwrap();
-        let package = packages.join(format!("flowcell-sdk-{VERSION}.tgz"));
-        edit(&project.join("package.json"), "file:vendor/flowcell-sdk", &format!("file:{}", package.display()));
-        npm_install(&project);
-        let installed = project.join("node_modules/flowcell-sdk");
-        assert!(!installed.is_symlink() && installed.join("LICENSE-MIT").is_file(), "{:?}", files(&installed));
-        use_pack(&project);
-    }
+    let (_folder, project) = without_sdk(Language::Js);
+    // A link to the packages that the tests share.
+    fs::remove_file(project.join("node_modules")).unwrap();
+    let package = packages.join(format!("flowcell-sdk-{VERSION}.tgz"));
+    edit(&project.join("package.json"), "file:vendor/flowcell-sdk", &format!("file:{}", package.display()));
+    npm_install(&project);
+    let installed = project.join("node_modules/flowcell-sdk");
+    assert!(!installed.is_symlink() && installed.join("LICENSE-MIT").is_file(), "{:?}", files(&installed));
+    use_pack(&project);
 }
 
 #[test]

@@ -194,7 +194,7 @@ fn an_index_in_a_registry_is_searched_and_installed_from() {
         project.pack(file, version);
         project.done(&["node", "push", file, "acme", "--key", "file:ada.key"]);
     }
-    let build = |pack: &str, more: &[&str]| project.done(&[&["node", "index", "build", pack], more].concat());
+    let build = |pack: &str, more: &[&str]| project.done(&[&["node", "index", "build", pack][..], more].concat());
     let signed = ["--key", "file:ada.key"];
     build("acme@0.1.0", &signed);
     let place = format!("{}/packs/index", registry.address);
