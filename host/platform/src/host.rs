@@ -375,6 +375,10 @@ impl Host {
     }
 
     /// Returns the store of blobs, which are addressed by content.
+    pub(crate) fn shared_blobs(&self) -> Arc<dyn Blobs> {
+        self.shared.blobs.clone()
+    }
+
     pub(crate) fn blobs(&self) -> &dyn Blobs {
         &*self.shared.blobs
     }

@@ -20,6 +20,7 @@
 //!
 //! Failures: those of the egress guard, `http_protocol`, `circuit_open` and `rate_limited`.
 
+mod body;
 mod connection;
 mod pool;
 
@@ -30,7 +31,7 @@ use std::{
 
 use bytes::Bytes;
 use flowcell_contract::{Failure, RunId, Tenant};
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 use hyper::{
     HeaderMap, Method, Request, StatusCode, Version,
     body::Incoming,
@@ -38,7 +39,9 @@ use hyper::{
 };
 use tokio::time::{Instant, timeout_at};
 
+pub use self::body::{Content, Parts};
 use self::{
+    body::Sending,
     connection::{Connection, Exchange},
     pool::{Key, Pool},
 };
@@ -61,8 +64,8 @@ pub struct Message {
     pub method: Method,
     /// The headers, without those for the transfer: `host`, `content-length` and similar ones.
     pub headers: HeaderMap,
-    /// The body; empty means no body.
-    pub body: Bytes,
+    /// The body.
+    pub body: Content,
     /// True if the message may go over a reused connection. The peer may be about to close such a connection, and the
     /// client then cannot tell if the peer has read the message.
     pub reuse: bool,
@@ -186,7 +189,7 @@ impl Client {
     }
 }
 
-fn request(to: &Destination, message: Message) -> Result<Request<Full<Bytes>>, Failure> {
+fn request(to: &Destination, message: Message) -> Result<Request<Sending>, Failure> {
     let url = to.url();
     let target = match url.query() {
         Some(query) => format!("{}?{query}", url.path()),
@@ -197,7 +200,7 @@ fn request(to: &Destination, message: Message) -> Result<Request<Full<Bytes>>, F
     // Some servers wait for a body if the method usually has one.
     let says_empty = message.body.is_empty() && matches!(message.method, Method::POST | Method::PUT | Method::PATCH);
     let builder = Request::builder().method(message.method).uri(target).version(Version::HTTP_11);
-    let mut request = builder.body(Full::new(message.body)).map_err(unusable)?;
+    let mut request = builder.body(Sending::from(message.body)).map_err(unusable)?;
     *request.headers_mut() = message.headers;
     if says_empty {
         request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from_static("0"));

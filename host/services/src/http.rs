@@ -18,6 +18,10 @@
 //!   MiB (3.5 MiB as JSON),
 //! * otherwise a file.
 //!
+//! A body of more than 3 MiB goes into a file while it arrives, and a file of more than 1 MiB is read while it is sent. So
+//! the memory of the host does not grow with them. Two kinds of bodies are exceptions, with a limit of 32 MiB: those that the
+//! host decompresses, and answers to requests with secrets, which it searches as a whole.
+//!
 //! The host requests gzip or no encoding. It decompresses a gzip body, and removes `content-encoding` and
 //! `content-length`. It refuses a body with any other content or transfer encoding (`http_protocol`). A node that
 //! sends its own `accept-encoding`, and no secrets, gets the body unchanged.
@@ -33,6 +37,7 @@
 //! | body of a request | 32 MiB |
 //! | headers of an answer | 100, 64 KiB |
 //! | body of an answer, as received and decompressed | 32 MiB |
+//! | a file as the body of a request, and a body of an answer that becomes a file | 32 MiB; the operator may grant up to 4 GiB |
 //! | body as text in the reply | 3 MiB, and 3.5 MiB as JSON |
 //! | connecting | 10 s |
 //! | the whole call | 30 s unless `timeoutMs` says otherwise; at most 10 min (longer values are reduced to that) |
@@ -55,10 +60,12 @@
 //! | `http_timeout` | connecting, or the whole call, took too long | yes |
 //! | `http_body_too_large` | the body of the request or of the answer is too large | no |
 //! | `http_protocol` | the connection broke after the request / the answer is not HTTP | yes / no |
+//! | `stream_interrupted` | the connection broke while the body of the answer became a file | yes |
 //! | `circuit_open` | the origin fails, and its circuit breaker is open; nothing was sent | yes |
 //! | `rate_limited` | the call would wait too long under the operator's limits; nothing was sent | yes |
 //! | `ambiguous` | a call of effect `once` failed after bytes may have been sent; `details.code` holds the original code | no |
 
+mod large;
 mod limits;
 mod reply;
 mod request;
@@ -67,7 +74,8 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use flowcell_contract::{
-    Admission, Blobs, BuiltIn, Call, Caller, Capability, Effect, Failure, Json, Outgoing, Tenant, Value, code as codes,
+    Admission, Blobs, BuiltIn, Call, Caller, Capability, Effect, Failure, Json, Outgoing, PIECE_BYTES, Tenant, Value,
+    code as codes,
 };
 use futures_util::future::BoxFuture;
 use hyper::header::{ACCEPT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue};
@@ -79,7 +87,7 @@ use self::{
     request::{Content, Request},
 };
 use crate::{
-    client::{Client, Message, Progress},
+    client::{self, Client, Message, Progress},
     code,
     egress::{Destination, OriginGrants},
     files::AsyncBlobs,
@@ -228,22 +236,29 @@ impl HttpCapability {
         Ok(Message { method, headers, body, reuse, run, until: Some(until) })
     }
 
-    /// Returns the bytes of a request's body, and their media type.
-    async fn body(&self, tenant: &Tenant, content: Content) -> Result<(Bytes, Option<HeaderValue>), Failure> {
+    /// Returns a request's body, and its media type.
+    async fn body(&self, tenant: &Tenant, content: Content) -> Result<(client::Content, Option<HeaderValue>), Failure> {
         let (bytes, mime) = match content {
-            Content::None => return Ok((Bytes::new(), None)),
+            Content::None => return Ok((Bytes::new().into(), None)),
             Content::Text(text) => (
                 Bytes::from_owner(Arc::<[u8]>::from(text)),
                 Some(HeaderValue::from_static("text/plain; charset=utf-8")),
             ),
             Content::File(blob) => {
                 let mime = HeaderValue::from_str(&blob.mime).ok();
+                let size = self.files.size(tenant, &blob).await?;
+                if size > self.limits.file_body {
+                    return Err(request::too_large(self.limits.file_body));
+                }
+                if size > PIECE_BYTES as u64 {
+                    return Ok((large::sent(&self.files, tenant, &blob, size), mime));
+                }
                 (self.files.get(tenant, blob).await?, mime)
             }
         };
         match bytes.len() > self.limits.request_body {
-            true => Err(request::too_large(self.limits.request_body)),
-            false => Ok((bytes, mime)),
+            true => Err(request::too_large(self.limits.request_body as u64)),
+            false => Ok((bytes.into(), mime)),
         }
     }
 

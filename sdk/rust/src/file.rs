@@ -1,5 +1,7 @@
-//! Reads file values, such as `{ "kind": "file", "fileId": … }` in an input or an answer. A file value refers to
+//! Reads and writes file values, such as `{ "kind": "file", "fileId": … }` in an input or an answer. A file value refers to
 //! content that is too large for a text.
+
+mod writer;
 
 use std::io;
 
@@ -9,6 +11,8 @@ use crate::{
     failure::{Failure, Result},
     wit::flowcell::node::context,
 };
+
+pub use self::writer::Writer;
 
 /// Maximum size in bytes of a piece. One call to the host returns one piece.
 const PIECE: u32 = 1 << 20;
@@ -59,6 +63,24 @@ impl Reader {
     /// Creates a reader. The first read looks up the file.
     pub fn new(file: &Value) -> Reader {
         Reader { file: file.to_string(), piece: Vec::new(), used: 0, offset: 0, failure: None }
+    }
+
+    /// Creates a reader that begins at an offset in bytes.
+    pub fn at(file: &Value, offset: u64) -> Reader {
+        Reader { offset, ..Reader::new(file) }
+    }
+
+    /// Returns the rest of the file in pieces of at most 1 MiB. [`io::BufRead`] reads it in lines.
+    pub fn chunks(mut self) -> impl Iterator<Item = Result<Vec<u8>>> {
+        std::iter::from_fn(move || {
+            let read = self.used.min(self.piece.len());
+            let piece = match self.piece.split_off(read) {
+                rest if rest.is_empty() => self.fetch().inspect(|piece| self.offset += piece.len() as u64),
+                rest => Ok(rest),
+            };
+            (self.piece, self.used) = (Vec::new(), 0);
+            piece.map(|piece| Some(piece).filter(|piece| !piece.is_empty())).transpose()
+        })
     }
 
     /// Removes and returns the host's failure that ended reading; none if the host has not failed.

@@ -83,6 +83,7 @@ pub(crate) fn flowcell(folder: &Path) -> Command {
         "FLOWCELL_SERVICES",
         "FLOWCELL_SECRET_KEY",
         "FLOWCELL_FILES",
+        "FLOWCELL_MAX_HTTP_FILE",
         "FLOWCELL_FLOWS",
         "FLOWCELL_LOCK",
         "FLOWCELL_TRUST",
