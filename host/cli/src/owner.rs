@@ -17,8 +17,8 @@ use flowcell::{
 
 use crate::{
     cli_error::{CliError, Exit},
+    content::Content,
     options::{PackArgs, StoreArgs, StoreLocation},
-    session::inputs::Content,
     terminal::Terminal,
 };
 

@@ -48,7 +48,7 @@ pub trait Blobs: Send + Sync + 'static {
 }
 
 /// Bytes that are stored in parts. Dropping it discards them.
-pub trait BlobWriter: Send {
+pub trait BlobWriter: Send + Sync {
     /// Adds bytes at the end. Fails with `file_too_large` beyond the limit of the store.
     fn write(&mut self, bytes: &[u8]) -> Result<(), Failure>;
 

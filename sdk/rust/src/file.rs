@@ -72,13 +72,14 @@ impl Reader {
 
     /// Returns the rest of the file in pieces of at most 1 MiB. [`io::BufRead`] reads it in lines.
     pub fn chunks(mut self) -> impl Iterator<Item = Result<Vec<u8>>> {
+        let mut has_failed = false;
         std::iter::from_fn(move || {
-            let read = self.used.min(self.piece.len());
-            let piece = match self.piece.split_off(read) {
-                rest if rest.is_empty() => self.fetch().inspect(|piece| self.offset += piece.len() as u64),
-                rest => Ok(rest),
-            };
-            (self.piece, self.used) = (Vec::new(), 0);
+            if has_failed {
+                return None;
+            }
+            let rest = std::mem::take(&mut self.piece).split_off(std::mem::take(&mut self.used));
+            let piece = if rest.is_empty() { self.fetch() } else { Ok(rest) };
+            has_failed = piece.is_err();
             piece.map(|piece| Some(piece).filter(|piece| !piece.is_empty())).transpose()
         })
     }
@@ -88,7 +89,14 @@ impl Reader {
         self.failure.take()
     }
 
+    /// Returns the next piece, and moves on to the one after it.
     fn fetch(&mut self) -> Result<Vec<u8>> {
+        let piece = self.read_piece()?;
+        self.offset += piece.len() as u64;
+        Ok(piece)
+    }
+
+    fn read_piece(&self) -> Result<Vec<u8>> {
         #[cfg(not(target_family = "wasm"))]
         if let Some(given) = crate::script::file_piece(&self.file, self.offset, PIECE) {
             return given;
@@ -110,10 +118,7 @@ impl io::BufRead for Reader {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         if self.used == self.piece.len() {
             match self.fetch() {
-                Ok(piece) => {
-                    self.offset += piece.len() as u64;
-                    (self.piece, self.used) = (piece, 0);
-                }
+                Ok(piece) => (self.piece, self.used) = (piece, 0),
                 Err(failure) => {
                     let told = io::Error::other(failure.message.clone());
                     self.failure = Some(failure);

@@ -11,10 +11,10 @@ use flowcell::{Json, files::operation::FileOperation, tenants::operation::Operat
 
 use crate::{
     cli_error::{CliError, Exit},
+    content::Content,
     options::TenantArgs,
     output::put_json,
     owner::{self, FileAbout, operate},
-    session::inputs::Content,
 };
 
 /// Commands for files.

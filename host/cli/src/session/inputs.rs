@@ -2,19 +2,14 @@
 
 use std::{
     collections::BTreeSet,
-    fs::{self, File},
+    fs::File,
     io::{self, Read},
     path::{Path, PathBuf},
 };
 
-use flowcell::{
-    Host, Json,
-    files::{FileError, MAX_FILE},
-    graph::Graph,
-    similar,
-};
+use flowcell::{Host, Json, files::FileError, graph::Graph, similar};
 
-use crate::cli_error::CliError;
+use crate::{cli_error::CliError, content::Content};
 
 /// Maximum size in bytes of the file with the input. Larger data belongs in a file that a node reads.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
@@ -66,40 +61,6 @@ fn json(key: &str, value: &str) -> Result<Json, String> {
         Err(error) if serde_json::from_str::<Json>(value).is_ok() => return Err(invalid_json(key, value, &error)),
         Err(_) => Json::from(value),
     })
-}
-
-/// The content of a file or of standard input, which is read in parts.
-pub(crate) struct Content {
-    source: Box<dyn Read>,
-    path: PathBuf,
-    size: u64,
-}
-
-impl Content {
-    /// Opens a file, or standard input (`-`).
-    pub(crate) fn open(path: &Path) -> Result<Content, CliError> {
-        let source: Box<dyn Read> = match path.as_os_str() == "-" {
-            true => Box::new(io::stdin().lock()),
-            false => Box::new(fs::File::open(path).map_err(|error| unreadable(path, &error))?),
-        };
-        Ok(Content { source, path: path.to_owned(), size: 0 })
-    }
-
-    /// Reads the next part of this size in bytes. The last part is smaller, and may be empty. Fails above [`MAX_FILE`]
-    /// bytes in all.
-    pub(crate) fn part(&mut self, size: usize) -> Result<Vec<u8>, CliError> {
-        let mut bytes = Vec::new();
-        let read = (&mut self.source).take(size as u64).read_to_end(&mut bytes);
-        self.size += read.map_err(|error| unreadable(&self.path, &error))? as u64;
-        match self.size > MAX_FILE {
-            true => Err(CliError::wrong(format!("{} is larger than {} GiB", self.path.display(), MAX_FILE >> 30))),
-            false => Ok(bytes),
-        }
-    }
-}
-
-fn unreadable(path: &Path, error: &io::Error) -> CliError {
-    CliError::wrong(format!("cannot read {}", path.display())).because(error)
 }
 
 /// Replaces files by the file values that flows receive. `keep` stores the content of a file under a name, and returns

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use flowcell_contract::{BINARY, BlobWriter, Failure, MAX_FILE_BYTES, Value, code};
 
+use tokio::runtime::Handle;
+
 use super::{Sandbox, capability::Answer};
 use crate::{bindings::file_writer, failure};
 
@@ -78,7 +80,8 @@ impl Sandbox {
 
 /// Writes on a thread that may block.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Failure> + Send + 'static) -> Result<T, Failure> {
-    let ended = tokio::task::spawn_blocking(work).await;
+    let Ok(runtime) = Handle::try_current() else { return work() };
+    let ended = runtime.spawn_blocking(work).await;
     ended.unwrap_or_else(|error| Err(Failure::retryable(code::STORE_FAILED, format!("the file store failed: {error}"))))
 }
 
@@ -102,8 +105,10 @@ impl file_writer::Host for Sandbox {
         self.meter.count_call()?;
         let discarded = self.written_files.open.remove(&writer);
         // The removal of an unfinished file may wait for the disk.
-        if let Some(writer) = discarded {
-            drop(tokio::task::spawn_blocking(move || drop(writer)));
+        if let Some(writer) = discarded
+            && let Ok(runtime) = Handle::try_current()
+        {
+            drop(runtime.spawn_blocking(move || drop(writer)));
         }
         Ok(())
     }

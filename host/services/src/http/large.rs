@@ -14,7 +14,7 @@ use crate::{
 /// Returns a stored file of this size as the body of a request. It is read while it is sent.
 pub(super) fn sent(files: &AsyncBlobs, tenant: &Tenant, blob: &BlobRef, size: u64) -> client::Content {
     let (files, tenant, blob) = (files.clone(), tenant.clone(), blob.clone());
-    let read = move |offset| -> futures_util::future::BoxFuture<'static, Result<Bytes, Failure>> {
+    let read = move |offset: u64| -> futures_util::future::BoxFuture<'static, Result<Bytes, Failure>> {
         let (files, tenant, blob) = (files.clone(), tenant.clone(), blob.clone());
         Box::pin(async move { files.read_part(&tenant, &blob, offset, PIECE_BYTES).await })
     };
