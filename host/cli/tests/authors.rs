@@ -14,3 +14,4 @@ mod profile;
 mod recipe;
 mod roles;
 mod scaffold;
+mod streams;

@@ -154,6 +154,11 @@ impl Owner {
         std::thread::spawn(move || lines.count());
         Owner(child)
     }
+
+    /// Returns the id of the process.
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
 }
 
 impl Drop for Owner {

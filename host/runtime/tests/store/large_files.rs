@@ -9,7 +9,7 @@ use std::{
 
 use flowcell_contract::{BlobRef, BlobWriter, Blobs, MAX_WHOLE_BYTES, PIECE_BYTES, Tenant, Value};
 use flowcell_runtime::{
-    ports::{Erase, Sweep},
+    ports::{Erase, Journal, Sweep},
     rows::copy_and_check::{check, copy},
     sqlite::{NewCopy, Reader, SqliteStore},
 };
