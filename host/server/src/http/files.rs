@@ -134,8 +134,7 @@ pub(crate) async fn list(
 
 /// Store a file; the server stores the same content once
 ///
-/// The body is the unencoded content, at most 4 GiB; 32 MiB if the store is a database server. The content may have any
-/// media type.
+/// The body is the unencoded content, of any media type: at most 4 GiB, or 32 MiB unless the store is in a folder.
 #[utoipa::path(post, path = "/v1/files", tag = "files", params(UploadQuery),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     responses((status = 201, body = FileView), (status = "default", body = ErrorBody)))]
