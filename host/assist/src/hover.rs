@@ -148,6 +148,13 @@ fn type_text(kind: &NodeType) -> String {
             text += &format!("- `{}`{optional}: {}\n", request.name, request.reason);
         }
     }
+    if !kind.credentials.is_empty() {
+        text += "\nCredentials:\n\n";
+        for request in &kind.credentials {
+            let optional = if request.optional { " (optional)" } else { "" };
+            text += &format!("- `{}`{optional}\n", request.summary());
+        }
+    }
     text
 }
 

@@ -6,6 +6,7 @@ mod changes;
 mod chat;
 mod completions;
 mod console;
+mod credential;
 mod dev;
 mod drive;
 mod eval;
@@ -108,6 +109,9 @@ enum Command {
     /// Manage encrypted secrets, which flows can send but not read
     #[command(subcommand)]
     Secret(secret::SecretCommand),
+    /// Manage credentials, which the host adds to requests, and connect them
+    #[command(subcommand)]
+    Credential(credential::CredentialCommand),
     /// Create, list and revoke links by which people without a login start a flow
     #[command(subcommand)]
     Forms(forms::FormsCommand),
@@ -252,6 +256,7 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
         Command::Token(command) => tenant::token(&command),
         Command::Account(command) => account::execute(&command),
         Command::Secret(command) => secret::execute(command, *terminal),
+        Command::Credential(command) => credential::execute(command, *terminal),
         Command::Forms(command) => forms::execute(command),
         Command::Files(command) => files::execute(command),
         Command::Audit(command) => tenant::audit(&command),

@@ -5,6 +5,7 @@
 mod about;
 mod bench;
 mod conformance;
+mod credentials;
 mod dev;
 mod examples;
 mod fuzz;

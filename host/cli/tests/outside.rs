@@ -1,5 +1,6 @@
 //! Tests node types of the catalog with external effects, in the real program.
 
+mod credentials;
 mod ported;
 mod requests;
 mod secrets;

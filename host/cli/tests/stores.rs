@@ -4,6 +4,7 @@
 #![cfg(unix)]
 
 mod backups;
+mod credentials;
 mod damaged;
 pub(crate) mod outages;
 mod paused;

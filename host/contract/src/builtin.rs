@@ -9,6 +9,9 @@ use crate::Effect;
 /// secrets to calls of `http`.
 pub const SECRETS: &str = "secrets";
 
+/// The member of `grants` that lists credentials. Like [`SECRETS`], it is no capability.
+pub const CREDENTIALS: &str = "credentials";
+
 /// The form of the grants of a capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrantShape {
@@ -18,6 +21,8 @@ pub enum GrantShape {
     Paths,
     /// A list of secret names, or of objects that hold such a name.
     Secrets,
+    /// The names of credentials, see [`written_credentials`](crate::written_credentials).
+    Credentials,
     /// A list of name patterns, such as the one in this text.
     Patterns(&'static str),
 }
@@ -28,6 +33,7 @@ impl GrantShape {
     pub fn named(name: &str) -> Option<GrantShape> {
         match name {
             SECRETS => Some(GrantShape::Secrets),
+            CREDENTIALS => Some(GrantShape::Credentials),
             _ => BuiltIn::named(name)?.grant(),
         }
     }
@@ -36,7 +42,7 @@ impl GrantShape {
     pub fn outline(self) -> &'static str {
         match self {
             GrantShape::Paths => "{ read: […], write: […] }",
-            GrantShape::Origins | GrantShape::Secrets | GrantShape::Patterns(_) => "[…]",
+            GrantShape::Origins | GrantShape::Secrets | GrantShape::Credentials | GrantShape::Patterns(_) => "[…]",
         }
     }
 }

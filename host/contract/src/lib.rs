@@ -11,6 +11,7 @@ mod builtin;
 mod call;
 mod capability;
 mod catalog;
+mod credential;
 mod failure;
 mod grant;
 pub mod host_files;
@@ -25,10 +26,14 @@ mod yaml;
 pub use about::About;
 pub use attempt::{Attempt, NodeRunner, StepResult};
 pub use blobs::{BlobWriter, Blobs, MAX_FILE_BYTES, MAX_WHOLE_BYTES, PIECE_BYTES, part, too_large_for_memory};
-pub use builtin::{BuiltIn, GrantShape, SECRETS};
+pub use builtin::{BuiltIn, CREDENTIALS, GrantShape, SECRETS};
 pub use call::{Arrival, Call, Calls, Effect};
 pub use capability::{Admission, Ask, Caller, Capability, Outgoing, Prepared, Progress};
 pub use catalog::{Catalog, Lookup};
+pub use credential::{
+    CredentialGrant, CredentialKind, CredentialRequest, KeyPlace, MAX_CREDENTIAL_HOSTS, MAX_CREDENTIAL_NAME,
+    MAX_NODE_CREDENTIALS, check_credential_name, written_credentials,
+};
 pub use failure::{Failure, code};
 pub use flowcell_expr::limits::{CONTAINER, JSON_VALUES};
 pub use flowcell_expr::{

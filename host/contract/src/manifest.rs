@@ -4,7 +4,7 @@ use std::{collections::HashSet, fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{About, Effect, Failure, yaml_error};
+use crate::{About, BuiltIn, CredentialRequest, Effect, Failure, credential::MAX_NODE_CREDENTIALS, yaml_error};
 
 /// The SHA-256 of a pack's content, in hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -95,6 +95,9 @@ pub struct NodeType {
     /// The capabilities that the node asks for.
     #[serde(default)]
     pub capabilities: Vec<CapabilityRequest>,
+    /// The credentials that the requests of the node need. The host adds them, and the node never sees them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub credentials: Vec<CredentialRequest>,
     /// Example inputs with their results. The tests run each of them.
     #[serde(default)]
     pub examples: Vec<Example>,
@@ -355,6 +358,7 @@ impl Manifest {
             if !seen.insert(name.clone()) {
                 return Err(ManifestError::new(format!("node type `{name}` occurs twice")));
             }
+            check_credentials(node).map_err(|why| ManifestError::new(format!("node type `{name}`: {why}")))?;
             node.version = Some(self.version.clone());
             node.about = about.clone();
             node.marks.clear();
@@ -385,6 +389,24 @@ impl ManifestError {
     fn new(message: impl fmt::Display) -> ManifestError {
         ManifestError { message: message.to_string() }
     }
+}
+
+/// Checks the credentials that a node type declares. The error is a sentence.
+fn check_credentials(node: &NodeType) -> Result<(), String> {
+    if node.credentials.len() > MAX_NODE_CREDENTIALS {
+        return Err(format!("it declares more than {MAX_NODE_CREDENTIALS} credentials"));
+    }
+    if !node.credentials.is_empty() && !node.asks_for(BuiltIn::Http.name()) {
+        return Err("it declares credentials, so it must ask for the capability `http`".into());
+    }
+    let mut seen = HashSet::new();
+    for request in &node.credentials {
+        request.check()?;
+        if !seen.insert(&request.name) {
+            return Err(format!("it declares the credential `{}` twice", request.name));
+        }
+    }
+    Ok(())
 }
 
 /// Collects the `x-flowcell` marks of a schema, under `properties` and `items`.

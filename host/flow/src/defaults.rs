@@ -1,8 +1,9 @@
 //! Reads `flow.defaults`: the grants and the policy of nodes that do not set their own.
 
-use flowcell_contract::Json;
+use flowcell_contract::{CREDENTIALS, Json};
 
 use crate::{
+    credentials,
     diagnostic::Diagnostics,
     fields::{check_keys, entries, map},
     graph::{Node, NodePolicy},
@@ -37,7 +38,11 @@ pub(crate) fn read<'t>(head: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Def
     defaults.is_given = true;
     check_keys(entries(tree, "`defaults`", diagnostics), &[GRANTS, POLICY], diagnostics);
     if let Some(grants) = map(tree, GRANTS, diagnostics) {
-        defaults.grants = members(grants).iter().map(|entry| (entry, entry.value.json())).collect();
+        let value = |entry: &Entry| match &*entry.key {
+            CREDENTIALS => credentials::from_defaults(&entry.value.json()),
+            _ => entry.value.json(),
+        };
+        defaults.grants = members(grants).iter().map(|entry| (entry, value(entry))).collect();
     }
     if let Some(policy) = map(tree, POLICY, diagnostics) {
         let rules = policy::read_node(policy, &mut defaults.policy, &[], diagnostics);

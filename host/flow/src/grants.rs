@@ -1,10 +1,10 @@
 //! Checks the grants of a node, and whether they cover the URL to which the node sends requests.
 
-use flowcell_contract::{BuiltIn, GrantShape, Grants, Json, MarkKind, NodeType, SECRETS};
+use flowcell_contract::{BuiltIn, CREDENTIALS, GrantShape, Grants, Json, MarkKind, NodeType, SECRETS};
 use flowcell_expr::Binding;
 
 use crate::{
-    CheckContext, Reach,
+    CheckContext, Reach, credentials,
     defaults::{self, Defaults},
     diagnostic::{Diagnostics, did_you_mean},
     fields::{entries, for_message},
@@ -16,8 +16,8 @@ use crate::{
 
 /// The capability whose grants are URLs.
 const HTTP: &str = BuiltIn::Http.name();
-/// The help for a grant of secrets to a node that cannot send them.
-const NO_SECRETS: &str = "remove it; the host adds secrets to the requests of nodes such as `http.request`";
+/// The help for a grant of secrets or credentials to a node that cannot send them.
+const NO_SECRETS: &str = "remove it; the host adds it to the requests of nodes such as `http.request`";
 
 /// Stands for the origin in the host's message about a secret that does not exist.
 const ORIGIN_PLACEHOLDER: &str = "--for ORIGIN";
@@ -75,15 +75,20 @@ pub(crate) fn read<'t>(
     let own = raw.grants.map(|tree| entries(tree, "`grants`", diagnostics)).unwrap_or_default();
     let beside: Vec<&Entry> = own.iter().collect();
     for entry in own {
-        let is_used = kind.asks_for(&entry.key) || *entry.key == *SECRETS && kind.asks_for(HTTP);
+        let is_used = kind.asks_for(&entry.key) || is_of_requests(&entry.key) && kind.asks_for(HTTP);
         // A node that sends no requests sends no secrets: the help for a missing secret, to create it, would be wrong.
-        if is_used || *entry.key != *SECRETS {
+        if is_used && *entry.key == *CREDENTIALS {
+            let joined = credentials::read(&entry.value, kind, context, diagnostics);
+            grants.0.insert(CREDENTIALS.to_owned(), joined);
+            continue;
+        }
+        if is_used || !is_of_requests(&entry.key) {
             is_right &= check(entry, &beside, context, diagnostics);
         }
         let is_known = kind.asks_for(&entry.key) || is_known(entry, context, diagnostics);
         if is_known && !is_used {
             let message = format!("`{}` does not ask for `{}`", kind.name, for_message(&entry.key));
-            let help = if *entry.key == *SECRETS { NO_SECRETS } else { "remove it" };
+            let help = if is_of_requests(&entry.key) { NO_SECRETS } else { "remove it" };
             diagnostics.warning("unused_grant", entry.key_span, message, Some(help.into()));
         }
         grants.0.insert(entry.key.to_string(), entry.value.json());
@@ -108,14 +113,20 @@ pub(crate) fn read<'t>(
             diagnostics.error("missing_grant", raw.type_span, message, Some(help));
         }
     }
+    credentials::check_missing(&grants, kind, raw.type_span, diagnostics);
     if let (Some(url), Some(grant), true) = (url, grants.0.get(HTTP), is_right) {
         check_url(url, grant, granted.contains(&HTTP), context, diagnostics);
     }
     (grants, granted)
 }
 
+/// Returns true if the host adds the items of a grant to requests of the node.
+fn is_of_requests(name: &str) -> bool {
+    matches!(name, SECRETS | CREDENTIALS)
+}
+
 /// Adds the grants of `flow.defaults` that a node gets: those for which its type asks, and that it does not set itself.
-/// A type of another pack gets none. Secrets come only together with the origins beside them, so that no secret reaches
+/// A type of another pack gets none. Secrets and credentials come only together with the origins beside them, so that no secret reaches
 /// an origin that a node names itself. Returns the capabilities.
 fn add_defaults<'t>(grants: &mut Grants, kind: &NodeType, defaults: &Defaults<'t>) -> Vec<&'t str> {
     let gets_origins =
@@ -123,7 +134,7 @@ fn add_defaults<'t>(grants: &mut Grants, kind: &NodeType, defaults: &Defaults<'t
     let mut granted = Vec::new();
     for (entry, grant) in defaults.grants.iter().filter(|_| kind.is_built_in()) {
         let is_asked = match &*entry.key {
-            SECRETS => gets_origins,
+            SECRETS | CREDENTIALS => gets_origins,
             name => kind.asks_for(name),
         };
         if is_asked && !grants.covers(&entry.key) {
@@ -147,12 +158,14 @@ pub(crate) fn check_defaults(
         if !is_known(entry, context, diagnostics) {
             continue;
         }
-        if defaults::is_granted(nodes, &entry.key) {
+        if *entry.key == *CREDENTIALS && defaults::is_granted(nodes, CREDENTIALS) {
+            credentials::check_default(&entry.value, context, diagnostics);
+        } else if defaults::is_granted(nodes, &entry.key) {
             check(entry, &beside, context, diagnostics);
         } else if !has_errors {
             let message = format!("no node gets the default grant `{}`", for_message(&entry.key));
             let help = match &*entry.key {
-                SECRETS => "a node gets default secrets only with the default `http`, and only if it asks for `http`",
+                SECRETS | CREDENTIALS => "a node gets it only with the default `http`, and only if it asks for `http`",
                 _ => "remove it; it reaches nodes whose type is built in, asks for it and has no grant of its own",
             };
             diagnostics.warning("unused_grant", entry.key_span, message, Some(help.into()));

@@ -55,6 +55,7 @@ mod answers;
 mod calls;
 mod combined;
 mod copies;
+mod credentials;
 mod cycles;
 mod defaults;
 pub mod diagnostic;
@@ -177,6 +178,11 @@ pub trait CheckContext {
 
     /// Returns a warning, as a sentence, if a secret exists but cannot be opened.
     fn locked_secret(&self, _name: &str) -> Option<String> {
+        None
+    }
+
+    /// Returns a warning, as a sentence, if a credential exists but cannot be opened.
+    fn locked_credential(&self, _name: &str) -> Option<String> {
         None
     }
 

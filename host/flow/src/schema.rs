@@ -1,7 +1,10 @@
 //! The JSON Schemas of the dialects, for editors.
 
+mod grants;
+
 use serde_json::{Value, json};
 
+use self::grants::grants;
 use crate::{
     edges::DEFAULT_MAX_PASSES,
     limits::{
@@ -359,28 +362,6 @@ fn fragment_schema() -> Value {
 fn marks(description: &str) -> Value {
     let text = json!({ "type": "string" });
     json!({ "anyOf": [text, { "type": "array", "items": text }], "description": description })
-}
-
-/// Returns the schema of grants. The packs name the capabilities, so that only the secrets of requests are known.
-fn grants(description: &str) -> Value {
-    let text = |description: &str| json!({ "type": "string", "description": description });
-    let secret = json!({
-        "type": "object",
-        "required": ["name"],
-        "properties": {
-            "name": text("Name of the secret"),
-            "header": text("Header of the request that has it, by default `authorization`"),
-            "prefix": text("Text before it, by default `Bearer ` with the header `authorization`"),
-            "for": {
-                "type": "array",
-                "items": { "type": "string" },
-                "description": "Origins that get it, among those of the secret",
-            },
-        },
-    });
-    let secrets =
-        json!({ "anyOf": [{ "type": "array", "items": secret }, secret], "description": "Secrets that requests send" });
-    json!({ "type": "object", "properties": { "secrets": secrets }, "description": description })
 }
 
 fn node_policy_schema() -> Value {

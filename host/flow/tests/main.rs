@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod agentic;
+mod credentials;
 mod diagnostics;
 mod explain;
 mod fragments;

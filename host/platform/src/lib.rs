@@ -109,6 +109,7 @@ pub use flowcell_runtime::{
         stop_process,
     },
 };
+pub use flowcell_services::credentials;
 pub use flowcell_services::{
     distribution,
     egress::{AddressRange, OutboundLimits},

@@ -19,6 +19,9 @@ pub fn node_type(node: &NodeType) -> Value {
         "effect": node.effect,
         "capabilities": node.capabilities,
     });
+    if !node.credentials.is_empty() {
+        object["credentials"] = json!(node.credentials);
+    }
     if !node.about.is_empty() {
         object["about"] = json!(*node.about);
     }
@@ -27,12 +30,16 @@ pub fn node_type(node: &NodeType) -> Value {
 
 /// Returns a node type with what it may reach, as JSON.
 pub fn reach_of_type(node: &NodeType) -> Value {
-    json!({
+    let mut object = json!({
         "type": node.name,
         "title": node.title,
         "effect": node.effect,
         "capabilities": node.capabilities,
-    })
+    });
+    if !node.credentials.is_empty() {
+        object["credentials"] = json!(node.credentials);
+    }
+    object
 }
 
 /// Returns a function of expressions as JSON.

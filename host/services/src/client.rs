@@ -39,9 +39,9 @@ use hyper::{
 };
 use tokio::time::{Instant, timeout_at};
 
-pub use self::body::{Content, Parts};
+pub use self::body::Parts;
 use self::{
-    body::Sending,
+    body::{Content, Sending},
     connection::{Connection, Exchange},
     pool::{Key, Pool},
 };
@@ -64,8 +64,8 @@ pub struct Message {
     pub method: Method,
     /// The headers, without those for the transfer: `host`, `content-length` and similar ones.
     pub headers: HeaderMap,
-    /// The body.
-    pub body: Content,
+    /// The body; empty means no body.
+    pub body: Bytes,
     /// True if the message may go over a reused connection. The peer may be about to close such a connection, and the
     /// client then cannot tell if the peer has read the message.
     pub reuse: bool,
@@ -127,12 +127,24 @@ impl Client {
         message: Message,
         progress: &mut Progress,
     ) -> Result<Answer, Failure> {
+        self.send_with(tenant, to, message, None, progress).await
+    }
+
+    /// Sends a message like [`Client::send`]. With `parts`, they are the body in place of the body of the message.
+    pub async fn send_with(
+        &self,
+        tenant: &Tenant,
+        to: &Destination,
+        message: Message,
+        parts: Option<Parts>,
+        progress: &mut Progress,
+    ) -> Result<Answer, Failure> {
         *progress = Progress::Unsent;
         let (came, until) = (Instant::now(), message.until);
         let mut permit = self.egress.begin(tenant, to, message.run.as_ref()).await?;
         // A server whose request waited for its turn most of the time has not failed if it does not answer in the rest.
         let has_waited = until.is_some_and(|until| came.elapsed() > until.saturating_duration_since(Instant::now()));
-        let exchange = self.exchange(tenant, to, message, progress);
+        let exchange = self.exchange(tenant, to, message, parts, progress);
         let mut sent = match until {
             Some(until) => timeout_at(until, exchange).await.unwrap_or_else(|_| Err(unanswered(to))),
             None => exchange.await,
@@ -155,11 +167,12 @@ impl Client {
         tenant: &Tenant,
         to: &Destination,
         message: Message,
+        parts: Option<Parts>,
         progress: &mut Progress,
     ) -> Result<Answer, Failure> {
         let key = Key { tenant: tenant.clone(), origin: to.origin().clone() };
         let mut used = message.reuse;
-        let mut request = request(to, message)?;
+        let mut request = request(to, message, parts)?;
         loop {
             let idle = if used { self.pool.take(&key).await } else { None };
             used = idle.is_some();
@@ -189,7 +202,7 @@ impl Client {
     }
 }
 
-fn request(to: &Destination, message: Message) -> Result<Request<Sending>, Failure> {
+fn request(to: &Destination, message: Message, parts: Option<Parts>) -> Result<Request<Sending>, Failure> {
     let url = to.url();
     let target = match url.query() {
         Some(query) => format!("{}?{query}", url.path()),
@@ -198,9 +211,10 @@ fn request(to: &Destination, message: Message) -> Result<Request<Sending>, Failu
     let unusable = |_| Failure::new(flowcell_contract::code::INVALID_INPUT, "cannot send a request to this URL");
     let host = HeaderValue::try_from(to.origin().authority()).map_err(|error| unusable(error.into()))?;
     // Some servers wait for a body if the method usually has one.
-    let says_empty = message.body.is_empty() && matches!(message.method, Method::POST | Method::PUT | Method::PATCH);
+    let body = parts.map_or(Content::Bytes(message.body), Content::Parts);
+    let says_empty = body.is_empty() && matches!(message.method, Method::POST | Method::PUT | Method::PATCH);
     let builder = Request::builder().method(message.method).uri(target).version(Version::HTTP_11);
-    let mut request = builder.body(Sending::from(message.body)).map_err(unusable)?;
+    let mut request = builder.body(Sending::from(body)).map_err(unusable)?;
     *request.headers_mut() = message.headers;
     if says_empty {
         request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from_static("0"));

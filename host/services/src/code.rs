@@ -83,3 +83,6 @@ pub const REGISTRY_NOT_FOUND: &str = "registry_not_found";
 pub const REGISTRY_REFUSED: &str = "registry_refused";
 /// The digest of the received content differs from the announced digest.
 pub const PACK_CHANGED: &str = "pack_changed";
+
+/// The token endpoint of a credential refused to give a token, or did not answer. Retryable in the second case.
+pub const CREDENTIAL_REFRESH_FAILED: &str = "credential_refresh_failed";

@@ -98,6 +98,17 @@ impl Destination {
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
+
+    /// Returns the same destination with one more parameter in the query. Fails if the URL is then too long. Origin and path
+    /// stay, so the grants still cover it.
+    pub(crate) fn with_parameter(&self, name: &str, value: &str) -> Result<Destination, Failure> {
+        let mut url = self.url.clone();
+        url.query_pairs_mut().append_pair(name, value);
+        match url.as_str().len() > MAX_URL {
+            true => Err(Failure::new(code::INVALID_INPUT, format!("the URL is longer than {MAX_URL} bytes"))),
+            false => Ok(Destination { url, origin: self.origin.clone() }),
+        }
+    }
 }
 
 impl Egress {

@@ -20,7 +20,7 @@
 //!
 //! A body of more than 3 MiB goes into a file while it arrives, and a file of more than 1 MiB is read while it is sent. So
 //! the memory of the host does not grow with them. Two kinds of bodies are exceptions, with a limit of 32 MiB: those that the
-//! host decompresses, and answers to requests with secrets, which it searches as a whole.
+//! host decompresses, and those of requests with secrets or credentials and of their answers, which it searches or signs.
 //!
 //! The host requests gzip or no encoding. It decompresses a gzip body, and removes `content-encoding` and
 //! `content-length`. It refuses a body with any other content or transfer encoding (`http_protocol`). A node that
@@ -49,7 +49,8 @@
 //! `GET`, `HEAD`, `OPTIONS` and `TRACE` change nothing, so such a call is idempotent. Any other call has the effect of
 //! its node type, which defaults to at least once.
 //!
-//! The host puts the granted [`secrets`] of a node into headers, and redacts them in the answer.
+//! The host puts the granted [`secrets`] of a node into headers, adds its [`credentials`], and redacts both in the answer.
+//! If a server answers 401, the host gets another token for credentials of OAuth 2, and sends the request once more.
 //!
 //! | code | when | retryable |
 //! |---|---|---|
@@ -61,6 +62,7 @@
 //! | `http_body_too_large` | the body of the request or of the answer is too large | no |
 //! | `http_protocol` | the connection broke after the request / the answer is not HTTP | yes / no |
 //! | `stream_interrupted` | the connection broke while the body of the answer became a file | yes |
+//! | `credential_refresh_failed` | the token endpoint of a credential refused / did not answer; nothing was sent | no / yes |
 //! | `circuit_open` | the origin fails, and its circuit breaker is open; nothing was sent | yes |
 //! | `rate_limited` | the call would wait too long under the operator's limits; nothing was sent | yes |
 //! | `ambiguous` | a call of effect `once` failed after bytes may have been sent; `details.code` holds the original code | no |
@@ -78,7 +80,10 @@ use flowcell_contract::{
     code as codes,
 };
 use futures_util::future::BoxFuture;
-use hyper::header::{ACCEPT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::{
+    StatusCode,
+    header::{ACCEPT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue},
+};
 use tokio::time::{Instant, timeout_at};
 
 pub use self::limits::Limits;
@@ -87,8 +92,9 @@ use self::{
     request::{Content, Request},
 };
 use crate::{
-    client::{self, Client, Message, Progress},
+    client::{Client, Message, Parts, Progress},
     code,
+    credentials::{self, Applied, Bound, apply},
     egress::{Destination, OriginGrants},
     files::AsyncBlobs,
     preview::cut,
@@ -124,7 +130,7 @@ impl HttpCapability {
         HttpCapability { client, files, secrets, limits: Limits::default() }
     }
 
-    /// Returns the same capability, which adds these secrets to requests of nodes that have grants for them.
+    /// Returns the same capability, which adds these secrets and credentials to requests of nodes that have grants for them.
     pub fn with_secrets(self, secrets: impl Into<Secrets>) -> HttpCapability {
         HttpCapability { secrets: secrets.into(), ..self }
     }
@@ -164,6 +170,26 @@ impl HttpCapability {
         }
     }
 
+    /// Returns the credentials that the host adds to a request. Fails if the destination is not safe for credentials, or if
+    /// the request itself sets a part that belongs to a credential.
+    fn granted_credentials(
+        &self,
+        request: &Request,
+        caller: &Caller,
+        to: &Destination,
+        secrets: &[SecretGrant],
+    ) -> Result<Vec<Bound>, Failure> {
+        let Some(grant) = caller.grants.0.get(credentials::GRANT) else { return Ok(Vec::new()) };
+        let bound = self.secrets.credentials().for_destination(&caller.tenant, grant, to)?;
+        if !bound.is_empty() && !self.client.egress().may_receive_secrets(to) {
+            let why = "a credential may be sent only over `https`, or to a private address that the operator allows";
+            return Err(Failure::new(codes::DENIED, format!("grants.credentials: {why}; {} is neither", to.origin())));
+        }
+        let reserved: Vec<_> = secrets.iter().map(|secret| secret.header.clone()).collect();
+        credentials::check_free(&bound, &request.headers, to, &reserved)?;
+        Ok(bound)
+    }
+
     /// Sends the request and reads the reply, without a time limit. `progress` shows if bytes were sent. Secrets in
     /// the reply are redacted.
     async fn exchange(
@@ -176,7 +202,9 @@ impl HttpCapability {
         let caller = &outgoing.caller;
         let to = self.destination(&request, caller)?;
         let mut keys = Vec::new();
-        for grant in self.secret_grants(&request, caller, &to)? {
+        let secrets = self.secret_grants(&request, caller, &to)?;
+        let bound = self.granted_credentials(&request, caller, &to, &secrets)?;
+        for grant in secrets {
             let key = self.secrets.read(&caller.tenant, &grant.name).await?;
             keys.push((grant, key));
         }
@@ -187,32 +215,59 @@ impl HttpCapability {
             // The host could not search a body with an encoding that the node chose.
             request.headers.remove(ACCEPT_ENCODING);
         }
-        let redaction: Redaction = keys.into_iter().map(|(_, key)| key).collect();
-        let answered = self.send_and_read(outgoing, request, until, &to, &redaction, progress).await;
-        answered.map_err(|failure| redaction.failure(failure))
+        if !bound.is_empty() {
+            request.headers.remove(ACCEPT_ENCODING);
+        }
+        let mut keys: Vec<_> = keys.into_iter().map(|(_, key)| key).collect();
+        let unpack = !request.headers.contains_key(ACCEPT_ENCODING);
+        // A credential may be a part of the body, or sign it.
+        let (message, parts) = self.message(outgoing, request, until, bound.is_empty()).await?;
+        let credentials = self.secrets.credentials();
+        let mut applied: Vec<Applied> = Vec::new();
+        loop {
+            let is_repeated = !applied.is_empty();
+            applied = credentials.open(&self.client, &caller.tenant, &bound, &applied).await?;
+            let signed = apply(&applied, message.clone(), to.clone(), credentials.now())?;
+            keys.extend(signed.keys);
+            let redaction: Redaction = keys.iter().cloned().collect();
+            let message = (signed.message, parts.clone());
+            let answered = self.send_and_read(caller, message, unpack, &signed.to, &redaction, progress).await;
+            // The server has refused a token and done nothing. It gets another token once.
+            let is_refused = *progress == Progress::Answered(StatusCode::UNAUTHORIZED);
+            if is_refused && !is_repeated && applied.iter().any(Applied::is_renewable) {
+                *progress = Progress::Unsent;
+                continue;
+            }
+            return answered.map_err(|failure| redaction.failure(failure));
+        }
     }
 
     async fn send_and_read(
         &self,
-        outgoing: &Outgoing,
-        request: Request,
-        until: Instant,
+        caller: &Caller,
+        (message, parts): (Message, Option<Parts>),
+        unpack: bool,
         to: &Destination,
         redaction: &Redaction,
         progress: &mut Progress,
     ) -> Result<Value, Failure> {
-        let tenant = &outgoing.caller.tenant;
-        let unpack = !request.headers.contains_key(ACCEPT_ENCODING);
-        let has_body = request.method != hyper::Method::HEAD;
-        let message = self.message(outgoing, request, until).await?;
-        let answer = self.client.send(tenant, to, message, progress).await?;
+        let tenant = &caller.tenant;
+        let has_body = message.method != hyper::Method::HEAD;
+        let answer = self.client.send_with(tenant, to, message, parts, progress).await?;
         let reading = AnswerReader { limits: &self.limits, files: &self.files, tenant, has_body, unpack, redaction };
         reading.reply(answer).await
     }
 
-    async fn message(&self, outgoing: &Outgoing, request: Request, until: Instant) -> Result<Message, Failure> {
+    /// Returns the message of a request, and the parts of its body if it `may_have_parts` and is a large file.
+    async fn message(
+        &self,
+        outgoing: &Outgoing,
+        request: Request,
+        until: Instant,
+        may_have_parts: bool,
+    ) -> Result<(Message, Option<Parts>), Failure> {
         let Request { method, mut headers, content, .. } = request;
-        let (body, mime) = self.body(&outgoing.caller.tenant, content).await?;
+        let (body, parts, mime) = self.body(&outgoing.caller.tenant, content, may_have_parts).await?;
         let mut unless_set = |name: HeaderName, value: HeaderValue| {
             headers.entry(name).or_insert(value);
         };
@@ -233,13 +288,18 @@ impl HttpCapability {
             );
         }
         let (reuse, run) = (outgoing.effect != Effect::Once, Some(outgoing.caller.run_id.clone()));
-        Ok(Message { method, headers, body, reuse, run, until: Some(until) })
+        Ok((Message { method, headers, body, reuse, run, until: Some(until) }, parts))
     }
 
     /// Returns a request's body, and its media type.
-    async fn body(&self, tenant: &Tenant, content: Content) -> Result<(client::Content, Option<HeaderValue>), Failure> {
+    async fn body(
+        &self,
+        tenant: &Tenant,
+        content: Content,
+        may_have_parts: bool,
+    ) -> Result<(Bytes, Option<Parts>, Option<HeaderValue>), Failure> {
         let (bytes, mime) = match content {
-            Content::None => return Ok((Bytes::new().into(), None)),
+            Content::None => return Ok((Bytes::new(), None, None)),
             Content::Text(text) => (
                 Bytes::from_owner(Arc::<[u8]>::from(text)),
                 Some(HeaderValue::from_static("text/plain; charset=utf-8")),
@@ -250,15 +310,16 @@ impl HttpCapability {
                 if size > self.limits.file_body {
                     return Err(request::too_large(self.limits.file_body));
                 }
-                if size > PIECE_BYTES as u64 {
-                    return Ok((large::sent(&self.files, tenant, &blob, size), mime));
+                if may_have_parts && size > PIECE_BYTES as u64 {
+                    let parts = large::sent(&self.files, tenant, &blob, size);
+                    return Ok((Bytes::new(), Some(parts), mime));
                 }
                 (self.files.get(tenant, blob).await?, mime)
             }
         };
         match bytes.len() > self.limits.request_body {
             true => Err(request::too_large(self.limits.request_body as u64)),
-            false => Ok((bytes.into(), mime)),
+            false => Ok((bytes, None, mime)),
         }
     }
 
@@ -283,7 +344,9 @@ impl Capability for HttpCapability {
         let request = Request::read(call, &self.limits)?;
         let to = self.destination(&request, caller)?;
         let effect = caller.effect_of(request::may_change(&request.method));
-        let about = summary(&request, &to, &self.secret_grants(&request, caller, &to)?);
+        let secrets = self.secret_grants(&request, caller, &to)?;
+        let bound = self.granted_credentials(&request, caller, &to, &secrets)?;
+        let about = summary(&request, &to, &secrets, &bound);
         Ok(Admission { preview: preview(&request, &to), ..Admission::new(effect, about) })
     }
 
@@ -292,9 +355,10 @@ impl Capability for HttpCapability {
     }
 }
 
-/// Returns the summary of a request for people: its method, its URL and the names of its secrets. It omits the query of
+/// Returns the summary of a request for people: its method, its URL and the names of its secrets and
+/// credentials. It omits the query of
 /// the URL, since queries may contain secrets.
-fn summary(request: &Request, to: &Destination, secrets: &[SecretGrant]) -> Json {
+fn summary(request: &Request, to: &Destination, secrets: &[SecretGrant], bound: &[Bound]) -> Json {
     let mut url = format!("{}{}", to.origin(), to.url().path());
     if url.len() > MAX_SHOWN_URL_BYTES {
         // A parsed URL is ASCII.
@@ -304,6 +368,9 @@ fn summary(request: &Request, to: &Destination, secrets: &[SecretGrant]) -> Json
     let mut about = vec![("method", Json::from(request.method.as_str())), ("url", Json::from(url))];
     if !secrets.is_empty() {
         about.push(("secrets", Json::array(secrets.iter().map(|grant| Json::from(grant.name.as_str())))));
+    }
+    if !bound.is_empty() {
+        about.push(("credentials", Json::array(bound.iter().map(|bound| Json::from(&*bound.grant.credential)))));
     }
     Json::object(about)
 }

@@ -5,6 +5,7 @@
 //! * [`pattern`] matches the name patterns of grants.
 //! * [`http`], [`files`] and [`model`] are capabilities that nodes call.
 //! * [`images`] makes images through an endpoint of the operator.
+//! * [`credentials`] adds credentials to requests, and renews their tokens.
 //! * [`secrets`] adds secrets to requests without showing them to nodes.
 //! * [`mcp`] offers the tools of the operator's MCP servers.
 //! * [`distribution`] transfers packs from registries and from URLs of files.
@@ -31,6 +32,7 @@
 
 pub mod client;
 pub mod code;
+pub mod credentials;
 pub mod distribution;
 pub mod egress;
 mod endpoint;

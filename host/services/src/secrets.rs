@@ -28,6 +28,7 @@ pub use self::{
     operator::OperatorSecrets,
 };
 use crate::{
+    credentials::{CredentialStore, Credentials},
     egress::{Destination, OriginGrants},
     secret::{Key, check_header},
     webhook::SigningKey,
@@ -60,16 +61,17 @@ pub trait SecretStore: Send + Sync {
     fn refused(&self, tenant: &Tenant, name: &str);
 }
 
-/// All secrets of the host, from every source. Cheap to clone.
+/// All secrets and credentials of the host, from every source. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Secrets {
     store: Option<Arc<dyn SecretStore>>,
     operator: OperatorSecrets,
+    credentials: Credentials,
 }
 
 impl From<OperatorSecrets> for Secrets {
     fn from(operator: OperatorSecrets) -> Secrets {
-        Secrets { store: None, operator }
+        Secrets { operator, ..Secrets::default() }
     }
 }
 
@@ -77,6 +79,16 @@ impl Secrets {
     /// Returns these secrets together with those of a store. The secrets of the store have priority.
     pub fn with_store(self, store: Arc<dyn SecretStore>) -> Secrets {
         Secrets { store: Some(store), ..self }
+    }
+
+    /// Returns these secrets together with the credentials of a store.
+    pub fn with_credentials(self, store: Arc<dyn CredentialStore>) -> Secrets {
+        Secrets { credentials: Credentials::of(store), ..self }
+    }
+
+    /// Returns the credentials of all tenants.
+    pub fn credentials(&self) -> &Credentials {
+        &self.credentials
     }
 
     /// Checks if a grant is usable; the error says how to correct it. Reads only names and permitted origins, and no

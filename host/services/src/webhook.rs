@@ -167,7 +167,7 @@ impl Webhook {
             AttemptError { why: failure.message, retry }
         };
         let headers = self.headers(id, &body).map_err(failed)?;
-        let message = Message { method: Method::POST, headers, body: body.into(), reuse: true, run: None, until: None };
+        let message = Message { method: Method::POST, headers, body, reuse: true, run: None, until: None };
         let sent = self.client.send(&Tenant::local(), &self.to, message, &mut Progress::Unsent).await;
         let mut answer = sent.map_err(failed)?;
         let refusal = self.refusal(&answer);

@@ -3,6 +3,7 @@
 
 mod answers;
 mod connections;
+mod credentials;
 mod failures;
 mod guard;
 mod images;

@@ -291,10 +291,13 @@ fn grants(context: &Context<'_>, kind: Option<&NodeType>, value: Option<&Value>,
             .with_documentation(request.reason.clone())
             .with_insert(insert(&request.name))
     });
-    let secrets = kind
-        .asks_for("http")
-        .then(|| Offer::new("secrets", CompletionKind::Key, "secrets that it sends").with_insert(insert("secrets")));
-    asked.chain(secrets).collect()
+    let of_requests = [("secrets", "secrets that it sends"), ("credentials", "credentials that it uses")];
+    let of_requests = of_requests.into_iter().filter(|_| kind.asks_for("http"));
+    asked
+        .chain(
+            of_requests.map(|(name, detail)| Offer::new(name, CompletionKind::Key, detail).with_insert(insert(name))),
+        )
+        .collect()
 }
 
 /// Returns the values that a schema lists. For a field of an input without such values, returns the names of values.

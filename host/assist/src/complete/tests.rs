@@ -123,7 +123,7 @@ fn the_keys_of_a_granted_secret_are_offered() {
     assert_eq!(with("secrets: [{ § }]"), ["name", "header", "prefix", "for"]);
     assert_eq!(with("secrets: [{ name: k, § }]"), ["header", "prefix", "for"]);
     assert_eq!(with("secrets: { § }"), ["name", "header", "prefix", "for"]);
-    assert_eq!(with("§"), ["http", "secrets"]);
+    assert_eq!(with("§"), ["http", "secrets", "credentials"]);
 }
 
 const FRAGMENTS: &str = "flow: { name: a, vars: { rate: 2, fee: \"{{ flow.input.x }}\" } }

@@ -177,7 +177,7 @@ fn members_read(flow: &Flow<'_>, id: &str) -> HashSet<String> {
 
 /// Returns true if a type has a use for a grant.
 fn asks_for(kind: &NodeType, grant: &str) -> bool {
-    kind.asks_for(grant) || (grant == "secrets" && kind.asks_for("http"))
+    kind.asks_for(grant) || (matches!(grant, "secrets" | "credentials") && kind.asks_for("http"))
 }
 
 /// Returns the default grants that no other node gets, if a node has an input, so that only its type is missing.

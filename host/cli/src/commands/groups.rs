@@ -45,6 +45,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "account",
             "audit",
             "secret",
+            "credential",
             "forms",
             "files",
             "completions",
@@ -168,6 +169,11 @@ const EXAMPLES: &[&str] = &[
     "secret rm api-token",
     "secret reset --tenant acme",
     "secret rotate-key",
+    "credential set shop --kind bearer --for https://api.example.com < token.txt",
+    "credential list",
+    "credential show shop",
+    "credential remove shop",
+    "credential connect drive --port 8765",
     "forms link order --expires 14d --uses 20",
     "forms list",
     "forms revoke 3f9c1b20a7d4e856",
@@ -198,6 +204,7 @@ const UNUSED_OPTIONS: &[(&[&str], &[&str])] = &[
         &["validate ", "graph ", "explain ", "eval ", "inspect ", "lsp ", "flows create "],
         &["allow_private", "files", "max_http_file", "secret_key"],
     ),
+    (&["credential connect "], &["packs", "files", "providers", "mcp", "secrets", "services", "simulate"]),
 ];
 
 /// Returns the clap command of the program with its whole help: the commands in groups, and an example for each

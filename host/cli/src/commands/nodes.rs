@@ -104,6 +104,14 @@ fn describe(node: &NodeType) -> String {
         let optional = if request.optional { " (optional)" } else { "" };
         let _ = writeln!(text, "  {}{optional}  {}", inert(&request.name), inert(&request.reason));
     }
+    if !node.credentials.is_empty() {
+        text.push_str("\ncredentials\n");
+    }
+    for request in &node.credentials {
+        let optional = if request.optional { " (optional)" } else { "" };
+        let reason = inert(request.reason.as_deref().unwrap_or_default());
+        let _ = writeln!(text, "  {}{optional}  {reason}", inert(&request.summary()));
+    }
     if !node.errors.is_empty() {
         text.push_str("\nfailures\n");
     }

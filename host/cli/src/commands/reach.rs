@@ -1,7 +1,7 @@
 //! The grants and the policy of a node, as `flowcell validate` and `flowcell run --dry-run` print them.
 
 use flowcell::{
-    contract::Json,
+    contract::{CredentialGrant, Json},
     explain::policy_json,
     from_defaults,
     graph::{Node, NodePolicy},
@@ -19,8 +19,7 @@ pub(super) fn grants_text(node: &Node) -> String {
         let mark = if defaults.contains(&format!("grants.{name}").as_str()) { " by default" } else { "" };
         match node.grants.0.get(name) {
             Some(Json::Array(items)) => {
-                let items: Vec<_> =
-                    items.iter().map(|item| item.as_str().map_or_else(|| item.to_text(), str::to_owned)).collect();
+                let items: Vec<_> = items.iter().map(item_text).collect();
                 format!("{name} ({}){mark}", items.join(", "))
             }
             Some(grant) => format!("{name} ({grant}){mark}"),
@@ -29,6 +28,14 @@ pub(super) fn grants_text(node: &Node) -> String {
     });
     let reached: Vec<_> = reached.collect();
     if reached.is_empty() { "nothing".to_owned() } else { inert(&reached.join(", ")).into_owned() }
+}
+
+/// Returns an item of a grant as text: a text itself, and a credential with both of its names.
+fn item_text(item: &Json) -> String {
+    match item.as_str() {
+        Some(text) => text.to_owned(),
+        None => CredentialGrant::parse(item).map_or_else(|_| item.to_text(), |credential| credential.to_string()),
+    }
 }
 
 /// Lists the members of a node's policy that differ from the built-in ones. Those from `flow.defaults` are marked. Returns

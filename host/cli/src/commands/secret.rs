@@ -158,7 +158,7 @@ pub(super) fn warn_of_lost_secrets(host: &Host, terminal: Terminal) {
 
 /// Reads a secret from an environment variable, or for `None` from standard input. Removes one line end, since editors
 /// and `echo` add it.
-fn read_secret_value(variable: Option<&str>) -> Result<Hidden, CliError> {
+pub(super) fn read_secret_value(variable: Option<&str>) -> Result<Hidden, CliError> {
     let text = match variable {
         Some(name) => {
             env::var(name).map_err(|_| CliError::wrong(format!("the environment variable {name} is not set")))?

@@ -436,7 +436,8 @@ impl HostBuilder {
         let servers = self.mcp_file.as_deref().map(|file| read_beside(file, Servers::parse)).transpose()?;
         let mcp = McpTools::new(&client, blobs.clone(), &servers.unwrap_or_default());
         let secrets = self.secrets_file.as_deref().map(|file| read_beside(file, OperatorSecrets::parse)).transpose()?;
-        let secrets = Secrets::from(secrets.unwrap_or_default()).with_store(vault.clone());
+        let secrets =
+            Secrets::from(secrets.unwrap_or_default()).with_store(vault.clone()).with_credentials(vault.clone());
         let providers = match (self.providers, &self.providers_file) {
             (Some(providers), _) => providers,
             (None, Some(file)) => read_beside(file, Providers::parse)?,

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use flowcell_contract::{BuiltIn, GrantShape, Json, SECRETS, Tenant};
+use flowcell_contract::{BuiltIn, CREDENTIALS, CredentialGrant, GrantShape, Json, SECRETS, Tenant};
 use flowcell_services::{
     egress::OriginGrants,
     files::FileGrants,
@@ -31,6 +31,12 @@ impl Granting {
         let error = self.vault.locked(&self.tenant, name)?;
         Some(format!("the secret `{name}` of the tenant `{}` cannot be opened: {error}", self.tenant))
     }
+
+    /// Returns a warning if the vault has a credential and cannot open it. See [`Vault::locked`].
+    pub(crate) fn locked_credential(&self, name: &str) -> Option<String> {
+        let error = self.vault.locked_credential(&self.tenant, name)?;
+        Some(format!("the credential `{name}` of the tenant `{}` cannot be opened: {error}", self.tenant))
+    }
 }
 
 /// Returns the sorted names of the capabilities that flows in any folder may grant.
@@ -40,7 +46,7 @@ pub(crate) fn grantable(host: &Host) -> Vec<String> {
     names.extend([tools::INTERFACE, services::INTERFACE]);
     names.extend(host.simulate.covers(model::INTERFACE).then_some(model::INTERFACE));
     names.extend(BuiltIn::ALL.iter().filter(|capability| capability.grant().is_none()).map(|free| free.name()));
-    names.insert(SECRETS);
+    names.extend([SECRETS, CREDENTIALS]);
     names.into_iter().map(str::to_owned).collect()
 }
 
@@ -71,6 +77,7 @@ fn check_form(by: &Granting, capability: &str, item: &Json) -> Result<(), String
         Some(GrantShape::Origins) => OriginGrants::parse(item).map(drop),
         Some(GrantShape::Paths) => FileGrants::parse(item).map(drop),
         Some(GrantShape::Secrets) => by.secrets.check(&by.tenant, &SecretGrant::parse(item)?),
+        Some(GrantShape::Credentials) => by.secrets.credentials().check(&by.tenant, &CredentialGrant::parse(item)?),
         Some(GrantShape::Patterns(example)) => check_pattern(BuiltIn::named(capability), pattern_text(item, example)?),
         None => Ok(()),
     }

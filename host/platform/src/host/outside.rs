@@ -88,6 +88,11 @@ pub(crate) fn operator_client(host: &Host, allow_private: bool, roots: Option<&[
     }))
 }
 
+/// Returns the store of credentials, and a client for requests of the host's tenant.
+pub(crate) fn credential_store(host: &Host) -> (Arc<dyn flowcell_services::credentials::CredentialStore>, Client) {
+    (host.shared.vault.clone(), Client::new(host.shared.egress.clone()))
+}
+
 /// Returns the egress guard without the circuit breakers and the limits of tenants.
 fn operator_egress(host: &Host, allow_private: bool) -> Egress {
     let everywhere: Vec<AddressRange> = ["0.0.0.0/0", "::/0"].iter().filter_map(|range| range.parse().ok()).collect();

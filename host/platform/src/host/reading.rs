@@ -223,6 +223,11 @@ impl CheckContext for RecordingContext {
         self.record(move |around| around.granting.locked_secret(&of))
     }
 
+    fn locked_credential(&self, name: &str) -> Option<String> {
+        let of = name.to_owned();
+        self.record(move |around| around.granting.locked_credential(&of))
+    }
+
     fn agent(&self, name: &str) -> Option<Source> {
         let of = name.to_owned();
         let source = self.record(move |around| around.has_agents().then(|| around.folder.agent(&of)).flatten())?;

@@ -236,12 +236,15 @@ fn unmatched(most: &[String], shape: Option<GrantShape>, item: &Json) -> Option<
     texts(shape, item).into_iter().find(|text| !allowed(text))
 }
 
-/// Returns the texts of an item that are compared with a policy's patterns. For a secret the text is its name. For
+/// Returns the texts of an item that are compared with a policy's patterns. For a secret or a credential the text is its name. For
 /// files each text is `read:` or `write:` with a pattern of paths. Otherwise the text is the item itself.
 fn texts(shape: Option<GrantShape>, item: &Json) -> Vec<String> {
     let Some(members) = item.as_object() else { return vec![plain_text(item)] };
     if let Some(name) = item.get("name").filter(|_| shape == Some(GrantShape::Secrets)) {
         return vec![plain_text(name)];
+    }
+    if let Some(credential) = item.get("credential").filter(|_| shape == Some(GrantShape::Credentials)) {
+        return vec![plain_text(credential)];
     }
     let of_member = |(key, value): (&Arc<str>, &Json)| match value.as_array() {
         Some(items) => items.iter().map(|item| format!("{key}:{}", plain_text(item))).collect(),

@@ -6,6 +6,8 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | credential | credentials and their tokens |
+//! | row | rows with encrypted texts |
 //! | key | the operator's keys: their sources and their creation |
 //! | seal | encryption and decryption |
 //! | tenant_key | the keys of tenants |
@@ -15,10 +17,12 @@
 //! | hidden | strings that are not printed |
 //! | error | errors of the vault |
 
+mod credential;
 mod error;
 mod hidden;
 mod key;
 mod rotation;
+mod row;
 mod seal;
 mod serving;
 pub(crate) mod signing;
@@ -43,6 +47,7 @@ use crate::operate::{
 
 pub(crate) use self::key::{KeyPlace, write_new as write_private};
 pub use self::{
+    credential::{CredentialRow, MAX_CREDENTIALS, NewCredential, TokenRow},
     error::VaultError,
     hidden::Hidden,
     key::{KEY_FILE, KeySource, check_keys, exposure_warning, open_to_others},
@@ -50,6 +55,7 @@ pub use self::{
 };
 use self::{
     key::Kek,
+    row::SealedRow,
     seal::{KeyBytes, Sealed},
 };
 
@@ -145,6 +151,14 @@ impl StoredSecret {
         place.extend(self.origins.iter().map(String::as_str));
         place
     }
+}
+
+impl SealedRow for StoredSecret {
+    const KIND: &'static str = SECRET;
+
+    fn data_key(&self) -> &str {
+        &self.key
+    }
 
     fn open(&self, tenant: &Tenant, name: &str, key: &KeyBytes) -> Result<Zeroizing<String>, VaultError> {
         let version = self.version.to_string();
@@ -154,8 +168,15 @@ impl StoredSecret {
         Ok(Zeroizing::new(text.to_owned()))
     }
 
-    /// Returns the same secret with `value` as its encrypted value.
-    fn sealed(mut self, tenant: &Tenant, name: &str, key: &KeyBytes, value: &str) -> Result<StoredSecret, VaultError> {
+    fn sealed_under(
+        mut self,
+        number: &str,
+        tenant: &Tenant,
+        name: &str,
+        key: &KeyBytes,
+        value: &str,
+    ) -> Result<StoredSecret, VaultError> {
+        number.clone_into(&mut self.key);
         let version = self.version.to_string();
         let sealed = seal::seal(key, &self.place(tenant, name, &version), value.as_bytes());
         self.sealed = sealed.ok_or(VaultError::Value)?;
@@ -205,8 +226,8 @@ impl Vault {
             let (version, created) = found.map_or((1, now), |(kept, _)| (kept.version + 1, kept.created));
             let sealed = Sealed::default();
             let (origins, expires) = (origins.to_vec(), lasts.map(|lasts| now + lasts));
-            let kept = StoredSecret { origins, version, created, updated: now, expires, key: number, sealed };
-            let kept = kept.sealed(tenant, name, &key, value)?;
+            let kept = StoredSecret { origins, version, created, updated: now, expires, key: number.clone(), sealed };
+            let kept = kept.sealed_under(&number, tenant, name, &key, value)?;
             if self.documents(tenant).put(SECRET, name, Some(&kept), seen)? {
                 self.note(tenant, actor, "secret.set", name, Outcome::Done)?;
                 return Ok(kept.row(name.to_owned()));
@@ -257,12 +278,21 @@ impl Vault {
 
     /// Records in the audit log that a run did not get a secret, once per secret and process.
     pub(crate) fn note_refusal(&self, tenant: &Tenant, name: &str) {
+        self.note_refused(tenant, "secret.read", name);
+    }
+
+    /// The same for a credential.
+    fn note_refused_credential(&self, tenant: &Tenant, name: &str) {
+        self.note_refused(tenant, "credential.read", name);
+    }
+
+    fn note_refused(&self, tenant: &Tenant, action: &str, name: &str) {
         let mut noted = self.noted.lock();
-        if noted.len() >= MAX_NOTED || !noted.insert((tenant.clone(), name.to_owned())) {
+        if noted.len() >= MAX_NOTED || !noted.insert((tenant.clone(), format!("{action} {name}"))) {
             return;
         }
         drop(noted);
-        if let Err(error) = self.note(tenant, "host", "secret.read", name, Outcome::Refused) {
+        if let Err(error) = self.note(tenant, "host", action, name, Outcome::Refused) {
             tracing::error!("cannot write the audit log of {tenant}: {error}");
         }
     }

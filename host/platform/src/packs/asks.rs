@@ -1,4 +1,4 @@
-//! The capabilities that a pack requests, and the difference between versions.
+//! The capabilities and credentials that a pack requests, and the difference between versions.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,13 +8,13 @@ use std::{
 use flowcell_contract::Manifest;
 use serde::{Deserialize, Serialize};
 
-/// The node types of a pack, each with the capabilities that it requests.
+/// The node types of a pack, each with the capabilities and credentials that it requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RequestedCapabilities(BTreeMap<String, BTreeSet<String>>);
 
-/// The difference between two versions of a pack, as lines for users. A line is one capability that a node type
-/// requests. An installation adds lines about changed signers and registries.
+/// The difference between two versions of a pack, as lines for users. A line is one capability or credential that a
+/// node type requests. An installation adds lines about changed signers and registries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
     /// The lines that only the later version has.
@@ -28,7 +28,8 @@ impl RequestedCapabilities {
     pub fn of(manifest: &Manifest) -> RequestedCapabilities {
         let asked = manifest.nodes.iter().map(|node| {
             let names = node.capabilities.iter().map(|request| request.name.to_string());
-            (node.name.to_string(), names.collect())
+            let credentials = node.credentials.iter().map(|request| format!("credential {}", request.summary()));
+            (node.name.to_string(), names.chain(credentials).collect())
         });
         RequestedCapabilities(asked.collect())
     }

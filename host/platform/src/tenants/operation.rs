@@ -1,5 +1,7 @@
 //! Operators' requests, which the owner of the store executes for any process.
 
+pub mod credential;
+
 use std::{
     path::{Path, PathBuf},
     time::Duration,
@@ -12,6 +14,7 @@ use flowcell_runtime::{
 };
 use serde::{Deserialize, Serialize};
 
+use self::credential::CredentialOperation;
 use super::{OPERATOR, TenantError, Tenants, accounts, audit::Outcome, deletion};
 use crate::{
     FlowLibrary, StartError,
@@ -170,6 +173,13 @@ pub enum Operation {
         /// The secret's name.
         name: String,
     },
+    /// Handles a request about the credentials of a tenant.
+    Credential {
+        /// The tenant of the credentials.
+        tenant: String,
+        /// The request.
+        request: CredentialOperation,
+    },
     /// Lists the secrets that none of the given keys opens, or removes them.
     ResetSecrets {
         /// The tenant of the secrets.
@@ -290,6 +300,7 @@ pub(super) fn operate(tenants: &Tenants, operation: &Operation) -> Result<Json, 
             tenants.vault().remove(&tenants.existing_tenant(tenant)?, OPERATOR, name)?;
             Ok(done)
         }
+        Operation::Credential { tenant, request } => credential::operate(tenants, tenant, request),
         Operation::ResetSecrets { tenant, remove } => {
             let tenant = tenants.existing_tenant(tenant)?;
             let lost = match remove {

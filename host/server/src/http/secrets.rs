@@ -66,15 +66,18 @@ pub(crate) struct NewSecret {
 impl From<VaultError> for ApiError {
     fn from(error: VaultError) -> ApiError {
         let status = match &error {
-            VaultError::Unknown(_) => StatusCode::NOT_FOUND,
+            VaultError::Unknown(_) | VaultError::UnknownCredential(_) => StatusCode::NOT_FOUND,
             VaultError::Name
             | VaultError::Value
             | VaultError::Header(_)
             | VaultError::Origins(_)
-            | VaultError::Lifetime => StatusCode::UNPROCESSABLE_ENTITY,
-            VaultError::Changed(_) | VaultError::Document(DocumentError::Changed(_)) | VaultError::TooMany => {
-                StatusCode::CONFLICT
-            }
+            | VaultError::Lifetime
+            | VaultError::Credential(_)
+            | VaultError::NotConnected(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            VaultError::Changed(_)
+            | VaultError::Document(DocumentError::Changed(_))
+            | VaultError::TooMany
+            | VaultError::TooManyCredentials => StatusCode::CONFLICT,
             _ => return ApiError::internal(error),
         };
         ApiError::new(status, error.code(), error)

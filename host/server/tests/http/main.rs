@@ -13,6 +13,7 @@ mod authoring;
 mod beside;
 mod cases;
 mod client;
+mod credentials;
 mod details;
 mod document;
 mod doors;

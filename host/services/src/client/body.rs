@@ -13,8 +13,7 @@ use futures_util::future::BoxFuture;
 use hyper::body::{Body, Frame, SizeHint};
 
 /// The body of a message.
-#[derive(Clone, Debug)]
-pub enum Content {
+pub(super) enum Content {
     /// Bytes in memory. No bytes mean no body.
     Bytes(Bytes),
     /// A content that is read in parts.
@@ -33,12 +32,6 @@ pub struct Parts {
 impl fmt::Debug for Parts {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Parts").field("size", &self.size).finish_non_exhaustive()
-    }
-}
-
-impl From<Bytes> for Content {
-    fn from(bytes: Bytes) -> Content {
-        Content::Bytes(bytes)
     }
 }
 

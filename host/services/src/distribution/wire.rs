@@ -122,7 +122,7 @@ impl Wire {
         headers.insert(USER_AGENT, HeaderValue::from_static(concat!("flowcell/", env!("CARGO_PKG_VERSION"))));
         let reuse = matches!(ask.method, Method::GET | Method::HEAD);
         let (method, body) = (ask.method.clone(), ask.body.clone());
-        let message = Message { method, headers, body: body.into(), reuse, run: None, until: None };
+        let message = Message { method, headers, body, reuse, run: None, until: None };
         client.send(&Tenant::local(), &to, message, &mut Progress::Unsent).await
     }
 }

@@ -130,6 +130,14 @@ impl OriginGrants {
     }
 }
 
+impl OriginGrants {
+    /// Returns true if a URL may exist that both cover.
+    pub fn overlaps(&self, other: &OriginGrants) -> bool {
+        let meet = |one: &OriginGrant, other: &OriginGrant| one.contains(other) || other.contains(one);
+        self.0.iter().any(|one| other.0.iter().any(|other| meet(one, other)))
+    }
+}
+
 impl FromIterator<OriginGrant> for OriginGrants {
     fn from_iter<I: IntoIterator<Item = OriginGrant>>(grants: I) -> OriginGrants {
         OriginGrants(grants.into_iter().collect())

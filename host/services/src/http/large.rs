@@ -6,19 +6,19 @@ use bytes::Bytes;
 use flowcell_contract::{BlobRef, Failure, Json, PIECE_BYTES, Tenant};
 
 use crate::{
-    client::{self, Body, Parts},
+    client::{Body, Parts},
     code,
     files::{AsyncBlobs, AsyncWriter},
 };
 
 /// Returns a stored file of this size as the body of a request. It is read while it is sent.
-pub(super) fn sent(files: &AsyncBlobs, tenant: &Tenant, blob: &BlobRef, size: u64) -> client::Content {
+pub(super) fn sent(files: &AsyncBlobs, tenant: &Tenant, blob: &BlobRef, size: u64) -> Parts {
     let (files, tenant, blob) = (files.clone(), tenant.clone(), blob.clone());
     let read = move |offset: u64| -> futures_util::future::BoxFuture<'static, Result<Bytes, Failure>> {
         let (files, tenant, blob) = (files.clone(), tenant.clone(), blob.clone());
         Box::pin(async move { files.read_part(&tenant, &blob, offset, PIECE_BYTES).await })
     };
-    client::Content::Parts(Parts { size, read: Arc::new(read) })
+    Parts { size, read: Arc::new(read) }
 }
 
 /// The body of an answer while it arrives: in memory at first, and in a file from a certain size on.

@@ -174,7 +174,7 @@ impl<'a> Exchange<'a> {
         }
         let reuse = self.outgoing.effect != Effect::Once;
         let run = Some(self.outgoing.caller.run_id.clone());
-        Ok(Message { method: Method::POST, headers, body: body.clone().into(), reuse, run, until: None })
+        Ok(Message { method: Method::POST, headers, body: body.clone(), reuse, run, until: None })
     }
 
     /// Converts an answer with an error status to the error of the attempt. `hide` redacts the key.
@@ -221,8 +221,7 @@ impl<'a> Exchange<'a> {
             origin.parse().map_err(|why| AttemptError::nonsense(format!("the URL of an image is invalid: {why}")))?;
         let to = client.egress().admit(url, &OriginGrants::from_iter([grant]))?;
         let (headers, run) = (plain_headers("image/*"), Some(self.outgoing.caller.run_id.clone()));
-        let message =
-            Message { method: Method::GET, headers, body: Bytes::new().into(), reuse: true, run, until: None };
+        let message = Message { method: Method::GET, headers, body: Bytes::new(), reuse: true, run, until: None };
         let sent = client.send(tenant, &to, message, &mut Progress::default()).await;
         let answer = sent.map_err(|failure| attempt_error::from_exchange(failure, false))?;
         if answer.status != StatusCode::OK {

@@ -108,7 +108,7 @@ impl HttpTransport {
         all.extend(own);
         all.extend(headers.clone());
         // The server may be about to close a reused connection. It would then be unknown if a call was made.
-        let message = Message { method, headers: all, body: body.into(), reuse: false, run: None, until: None };
+        let message = Message { method, headers: all, body, reuse: false, run: None, until: None };
         let sent = client.send(&Tenant::local(), &to, message, &mut Progress::default()).await;
         let answer = sent.map_err(|failure| transport_error(from_exchange(failure)))?;
         match answer.status {

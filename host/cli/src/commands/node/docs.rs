@@ -47,6 +47,11 @@ fn page(node: &NodeType) -> String {
         [format!("{}{kind}", code(&request.name)), plain(&request.reason)]
     });
     add_table(&mut text, "Capabilities", ["capability", "reason"], requests);
+    let credentials = node.credentials.iter().map(|request| {
+        let kind = if request.optional { " (optional)" } else { "" };
+        [format!("{}{kind}", code(&request.summary())), plain(request.reason.as_deref().unwrap_or_default())]
+    });
+    add_table(&mut text, "Credentials", ["credential", "reason"], credentials);
     let errors = node.errors.iter().map(|error| [code(&error.code), plain(&error.description)]);
     add_table(&mut text, "Failures", ["code", "cause"], errors);
     node.examples.iter().for_each(|example| add_example(&mut text, example));

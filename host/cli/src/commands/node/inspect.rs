@@ -94,6 +94,11 @@ pub(super) fn node_types(inspection: &flowcell::Inspection) -> String {
             let asks = if request.optional { "may use" } else { "asks for" };
             let _ = writeln!(text, "    {asks} `{}`: {}", inert(&request.name), inert(&request.reason));
         }
+        for request in &node.credentials {
+            let asks = if request.optional { "may use" } else { "asks for" };
+            let reason = request.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
+            let _ = writeln!(text, "    {asks} the credential {}{}", inert(&request.summary()), inert(&reason));
+        }
     }
     text
 }

@@ -138,19 +138,26 @@ fn install_all(args: &InstallArgs, installer: &Installer<'_>, terminal: Terminal
     Ok(Exit::Good)
 }
 
-/// Returns a line with the capabilities that the node types of a pack ask for, each once.
+/// Returns a line with the capabilities and the credentials that the node types of a pack ask for, each once.
 fn asks(manifest: &Manifest) -> String {
     let requests = || manifest.nodes.iter().flat_map(|node| &node.capabilities);
     let needed: BTreeSet<_> = requests().filter(|request| !request.optional).map(|request| &*request.name).collect();
     let optional: BTreeSet<_> =
         requests().map(|request| &*request.name).filter(|name| !needed.contains(name)).collect();
+    let credentials = manifest.nodes.iter().flat_map(|node| &node.credentials).map(|request| request.summary());
+    let credentials: BTreeSet<_> = credentials.collect();
+    let secret = match credentials.is_empty() {
+        true => String::new(),
+        false => format!("; sends credentials: {}", credentials.into_iter().collect::<Vec<_>>().join("; ")),
+    };
     let names = |names: &BTreeSet<&str>| names.iter().copied().collect::<Vec<_>>().join(", ");
-    match (needed.is_empty(), optional.is_empty()) {
+    let asks = match (needed.is_empty(), optional.is_empty()) {
         (true, true) => "asks for nothing outside of its sandbox".to_owned(),
         (false, true) => format!("asks for {}", names(&needed)),
         (true, false) => format!("may use {}", names(&optional)),
         (false, false) => format!("asks for {}; may use {}", names(&needed), names(&optional)),
-    }
+    };
+    asks + &secret
 }
 
 /// Describes a pack for people: first its signer and its requests, then the rest, and its differences from the

@@ -1,6 +1,7 @@
 //! `flowcell node test`: runs the cases of a project and the examples of its manifest in virtual time.
 
 pub(super) mod cases;
+mod fakes;
 mod observer;
 pub(super) mod trial;
 

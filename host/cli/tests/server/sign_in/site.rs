@@ -147,7 +147,7 @@ impl Provider {
         self.tell("/test/person", &json!({ "name": person }));
     }
 
-    fn tell(&self, path: &str, body: &Value) {
+    pub(super) fn tell(&self, path: &str, body: &Value) {
         let answer = ask(self.address, "POST", path, &[], &body.to_string());
         assert_eq!(answer.status, 200, "{answer:?}");
     }

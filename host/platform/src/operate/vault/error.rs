@@ -2,7 +2,7 @@
 
 use crate::operate::documents::DocumentError;
 
-use super::{MAX_NAME, MAX_SECRETS, MAX_VALUE, MIN_VALUE};
+use super::{MAX_CREDENTIALS, MAX_NAME, MAX_SECRETS, MAX_VALUE, MIN_VALUE};
 
 /// An error of an operation on secrets.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +60,21 @@ pub enum VaultError {
     /// The data key does not decrypt.
     #[error("the data key {1} of the tenant `{0}` was changed in the store; set the secrets of the tenant again")]
     DamagedKey(String, String),
+    /// The credential is invalid.
+    #[error("the credential is invalid: {0}")]
+    Credential(String),
+    /// The credential does not exist.
+    #[error("the credential `{0}` does not exist; create it with `flowcell credential set {0}`")]
+    UnknownCredential(String),
+    /// The authorization server gave no token.
+    #[error("the credential was not connected: {0}")]
+    NotConnected(String),
+    /// The tenant has the maximum number of credentials.
+    #[error("the limit of {MAX_CREDENTIALS} credentials is reached; remove one with `flowcell credential remove NAME`")]
+    TooManyCredentials,
+    /// The credential, or its token, does not decrypt, since its row was changed or moved.
+    #[error("the credential `{0}` was changed in the store; set it again with `flowcell credential set {0}`")]
+    DamagedCredential(String),
     /// Another caller changed the secret or the key at the same time.
     #[error("another process changed `{0}` at the same time; try again")]
     Changed(String),
@@ -79,6 +94,11 @@ impl VaultError {
             VaultError::Value | VaultError::Header(_) | VaultError::Origins(_) | VaultError::Lifetime => {
                 "invalid_secret"
             }
+            VaultError::Credential(_) => "invalid_credential",
+            VaultError::UnknownCredential(_) => "credential_not_found",
+            VaultError::NotConnected(_) => "credential_not_connected",
+            VaultError::TooManyCredentials => "too_many_credentials",
+            VaultError::DamagedCredential(_) => "credential_damaged",
             VaultError::Unknown(_) => "secret_not_found",
             VaultError::TooMany => "too_many_secrets",
             VaultError::NoKey | VaultError::Key(_) | VaultError::NoTenantKey(_) => "secret_key_missing",
@@ -98,6 +118,7 @@ impl VaultError {
             VaultError::OtherKey { .. }
                 | VaultError::NoTenantKey(_)
                 | VaultError::Damaged(_)
+                | VaultError::DamagedCredential(_)
                 | VaultError::DamagedKey(..)
         )
     }

@@ -9,7 +9,11 @@
 use flowcell_contract::Tenant;
 use serde::{Deserialize, Serialize};
 
-use super::{DATA_KEY, DataKey, Kek, KeyPlace, MAX_WRITE_TRIES, Outcome, SECRET, StoredSecret, Vault, VaultError};
+use super::{
+    DATA_KEY, DataKey, Kek, KeyPlace, MAX_WRITE_TRIES, Outcome, StoredSecret, Vault, VaultError,
+    credential::{StoredCredential, StoredTokens},
+    row::SealedRow,
+};
 
 /// The result of a rotation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -21,6 +25,13 @@ pub struct Rotated {
     pub data_keys: usize,
     /// Number of secrets that were encrypted again.
     pub secrets: usize,
+    /// Number of credentials that were encrypted again.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub credentials: usize,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// The secrets of a tenant that none of the given keys opens.
@@ -29,6 +40,9 @@ pub struct Rotated {
 pub struct LostSecrets {
     /// The names of the lost secrets.
     pub secrets: Vec<String>,
+    /// The names of the lost credentials, and of those with lost tokens.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub credentials: Vec<String>,
     /// The numbers of the data keys that do not decrypt. A lost data key prevents new secrets.
     pub data_keys: Vec<String>,
     /// True if they were removed.
@@ -38,7 +52,7 @@ pub struct LostSecrets {
 impl LostSecrets {
     /// Returns true if every secret and every data key opens.
     pub fn is_empty(&self) -> bool {
-        self.secrets.is_empty() && self.data_keys.is_empty()
+        self.secrets.is_empty() && self.credentials.is_empty() && self.data_keys.is_empty()
     }
 }
 
@@ -78,10 +92,24 @@ impl Vault {
                 lost.data_keys.push(number);
             }
         }
-        for (name, kept) in self.documents(tenant).all::<StoredSecret>(SECRET)? {
-            let opened = self.data_key(tenant, &kept.key).and_then(|key| kept.open(tenant, &name, &key));
+        lost.secrets = self.lost_rows::<StoredSecret>(tenant)?;
+        lost.credentials = self.lost_rows::<StoredCredential>(tenant)?;
+        lost.credentials.extend(self.lost_rows::<StoredTokens>(tenant)?);
+        lost.credentials.sort();
+        lost.credentials.dedup();
+        Ok(lost)
+    }
+
+    /// Returns the names of the rows of a kind that none of the given keys opens.
+    fn lost_rows<R: SealedRow>(&self, tenant: &Tenant) -> Result<Vec<String>, VaultError> {
+        let mut lost = Vec::new();
+        for (name, kept) in self.documents(tenant).all::<R>(R::KIND)? {
+            if kept.data_key().is_empty() {
+                continue;
+            }
+            let opened = self.data_key(tenant, kept.data_key()).and_then(|key| kept.open(tenant, &name, &key));
             if is_lost(opened)? {
-                lost.secrets.push(name);
+                lost.push(name);
             }
         }
         Ok(lost)
@@ -98,6 +126,12 @@ impl Vault {
         for name in &lost.secrets {
             self.remove(tenant, actor, name)?;
         }
+        for name in self.lost_rows::<StoredCredential>(tenant)? {
+            self.remove_credential(tenant, actor, &name)?;
+        }
+        for name in self.lost_rows::<StoredTokens>(tenant)? {
+            self.remove_tokens(tenant, &name)?;
+        }
         for number in &lost.data_keys {
             let Some((_, seen)) = self.documents(tenant).get::<DataKey>(DATA_KEY, number)? else { continue };
             if !self.documents(tenant).put::<DataKey>(DATA_KEY, number, None, seen)? {
@@ -105,7 +139,8 @@ impl Vault {
             }
         }
         if !lost.is_empty() {
-            self.note(tenant, actor, "secret.reset", &lost.secrets.len().to_string(), Outcome::Done)?;
+            let lost = lost.secrets.len() + lost.credentials.len();
+            self.note(tenant, actor, "secret.reset", &lost.to_string(), Outcome::Done)?;
         }
         Ok(LostSecrets { removed: true, ..lost })
     }
@@ -133,9 +168,9 @@ impl Vault {
         }
         keys.iter().try_for_each(|(number, _)| self.rewrap(tenant, number, new))?;
         let (current, _) = self.current_key(tenant)?;
-        for (name, _) in self.documents(tenant).all::<StoredSecret>(SECRET)? {
-            rotated.secrets += usize::from(self.rewrite(tenant, &name, &current)?);
-        }
+        rotated.secrets += self.rewrite_all::<StoredSecret>(tenant, &current)?;
+        rotated.credentials += self.rewrite_all::<StoredCredential>(tenant, &current)?;
+        self.rewrite_all::<StoredTokens>(tenant, &current)?;
         self.remove_unused(tenant, &current)?;
         Ok(true)
     }
@@ -159,18 +194,27 @@ impl Vault {
         Err(VaultError::Changed(format!("the data key {number} of {tenant}")))
     }
 
-    /// Encrypts a secret with the current data key. Returns true if another data key had encrypted it.
-    fn rewrite(&self, tenant: &Tenant, name: &str, current: &str) -> Result<bool, VaultError> {
+    /// Encrypts the rows of a kind with the current data key. Returns the number of those that another data key had
+    /// encrypted.
+    fn rewrite_all<R: SealedRow>(&self, tenant: &Tenant, current: &str) -> Result<usize, VaultError> {
+        let mut rewritten = 0;
+        for (name, _) in self.documents(tenant).all::<R>(R::KIND)? {
+            rewritten += usize::from(self.rewrite::<R>(tenant, &name, current)?);
+        }
+        Ok(rewritten)
+    }
+
+    /// Encrypts a row with the current data key. Returns true if another data key had encrypted it.
+    fn rewrite<R: SealedRow>(&self, tenant: &Tenant, name: &str, current: &str) -> Result<bool, VaultError> {
         for _ in 0..MAX_WRITE_TRIES {
-            let Some((kept, seen)) = self.find_secret(tenant, name)? else { return Ok(false) };
-            if *kept.key == *current {
+            let Some((kept, seen)) = self.documents(tenant).get::<R>(R::KIND, name)? else { return Ok(false) };
+            if kept.data_key().is_empty() || kept.data_key() == current {
                 return Ok(false);
             }
-            let opened = self.data_key(tenant, &kept.key).and_then(|key| kept.open(tenant, name, &key));
+            let opened = self.data_key(tenant, kept.data_key()).and_then(|key| kept.open(tenant, name, &key));
             let value = opened.inspect_err(|_| self.note_refusal(tenant, name))?;
-            let again = StoredSecret { key: current.to_owned(), ..kept };
-            let again = again.sealed(tenant, name, &self.data_key(tenant, current)?, &value)?;
-            if self.documents(tenant).put(SECRET, name, Some(&again), seen)? {
+            let again = kept.sealed_under(current, tenant, name, &self.data_key(tenant, current)?, &value)?;
+            if self.documents(tenant).put(R::KIND, name, Some(&again), seen)? {
                 return Ok(true);
             }
         }
@@ -179,17 +223,25 @@ impl Vault {
 
     /// Removes unused data keys, except the current one and the one before it.
     fn remove_unused(&self, tenant: &Tenant, current: &str) -> Result<(), VaultError> {
-        let used = self.documents(tenant).all::<StoredSecret>(SECRET)?;
+        let mut used = self.used_keys::<StoredSecret>(tenant)?;
+        used.extend(self.used_keys::<StoredCredential>(tenant)?);
+        used.extend(self.used_keys::<StoredTokens>(tenant)?);
         let keys = self.documents(tenant).all::<DataKey>(DATA_KEY)?;
         let mut older: Vec<_> = keys.iter().map(|(number, _)| number).filter(|number| ***number < *current).collect();
         older.pop();
-        for number in older.into_iter().filter(|number| !used.iter().any(|(_, kept)| kept.key == **number)) {
+        for number in older.into_iter().filter(|number| !used.contains(*number)) {
             if let Some((_, seen)) = self.documents(tenant).get::<DataKey>(DATA_KEY, number)? {
                 // If another process has changed the key, a later rotation removes it.
                 let _ = self.documents(tenant).put::<DataKey>(DATA_KEY, number, None, seen)?;
             }
         }
         Ok(())
+    }
+
+    /// Returns the numbers of the data keys that encrypt the rows of a kind.
+    fn used_keys<R: SealedRow>(&self, tenant: &Tenant) -> Result<Vec<String>, VaultError> {
+        let rows = self.documents(tenant).all::<R>(R::KIND)?;
+        Ok(rows.into_iter().map(|(_, row)| row.data_key().to_owned()).collect())
     }
 
     fn add_key(&self, new: &Kek) {

@@ -61,6 +61,7 @@ impl Household {
             house.call(&house.a, "POST", "/v1/flows", &json!({ "flow": flow })),
             house.call(&house.a, "POST", "/v1/runs?wait=true", &json!({ "flow": asks(), "runId": MINE })),
             house.call(&house.a, "PUT", &format!("/v1/secrets/{MINE}"), &secret),
+            house.call(&house.a, "PUT", &format!("/v1/credentials/{MINE}"), &credential()),
             house.call(&house.a, "POST", "/v1/triggers", &trigger),
         ];
         done.iter().for_each(|answer| assert!(answer.status < 300, "{answer:?}"));
@@ -88,12 +89,17 @@ impl Household {
             "/v1/flows",
             "/v1/flows/mine/versions",
             "/v1/secrets",
+            "/v1/credentials",
             "/v1/triggers",
         ];
         let told = paths.map(|path| self.call(&self.a, "GET", path, &Value::Null));
         told.iter().for_each(|answer| assert_eq!(answer.status, 200, "{answer:?}"));
         told.map(|answer| answer.body).to_vec()
     }
+}
+
+fn credential() -> Value {
+    json!({ "kind": "bearer", "secrets": { "token": "a-secret-of-many-characters" }, "for": ["https://api.example.com"] })
 }
 
 /// Returns the path and the body of a request that would have an effect if it were permitted. Except for gates, tasks,
@@ -117,6 +123,7 @@ pub(super) fn request(route: &Route, name: &str) -> (String, Value) {
         (_, "/v1/triggers") => json!({ "flow": name, "trigger": { "id": "t", "cron": "0 0 29 2 *" } }),
         (_, "/api/create_flow") => json!({ "flow": steps }),
         (_, "/api/run_flow") => json!({ "flow_name": name }),
+        ("PUT", path) if path.starts_with("/v1/credentials/") => credential(),
         ("PUT", _) => json!({ "value": "another-secret-of-many-characters" }),
         (_, path) if path.ends_with("/migrate") => json!({ "to": "latest" }),
         (_, path) if path.ends_with("/send") => json!({ "content": "x" }),

@@ -82,7 +82,7 @@ impl Turn {
         dialect::add_headers(&self.provider.profile, key, &mut headers)?;
         let reuse = self.outgoing.effect != Effect::Once;
         let run = Some(self.outgoing.caller.run_id.clone());
-        Ok(Message { method: Method::POST, headers, body: state.body.clone().into(), reuse, run, until: None })
+        Ok(Message { method: Method::POST, headers, body: state.body.clone(), reuse, run, until: None })
     }
 
     /// Converts an answer with another status than 200 to the error of the attempt. `hide` redacts the key.

@@ -20,12 +20,14 @@ use parking_lot::Mutex;
 
 use super::{
     cases::{Case, Expect, ExpectedFailure, Failing},
+    fakes,
     observer::{Observer, RUN_ID},
 };
 use crate::{
     cli_error::CliError,
     commands::{
         node::alone::{self, SingleNodeFlow},
+        nodes,
         test::MAX_CASE_TIME,
         verdicts::Verdict,
     },
@@ -49,12 +51,12 @@ pub(super) fn perform(host: &Host, folder: &Path, case: &Case) -> Result<Verdict
 
 /// Loads the flow of a case, which has the node alone. `folder` is that of the cases.
 pub(in crate::commands::node) fn load(host: &Host, folder: &Path, case: &Case) -> Result<LoadedFlow, LoadError> {
-    let alone = SingleNodeFlow {
-        node_type: &case.node_type,
-        grants: &case.grants,
-        has_body: case.body.is_some(),
-        timeout_ms: None,
+    let grants = match nodes::find(&host.catalog(), &case.node_type) {
+        Ok(node) => fakes::grants(host, &node, case),
+        Err(_) => case.grants.clone(),
     };
+    let alone =
+        SingleNodeFlow { node_type: &case.node_type, grants: &grants, has_body: case.body.is_some(), timeout_ms: None };
     host.load_source(alone.source(&folder.join(FLOWS_FOLDER)))
 }
 

@@ -1,0 +1,132 @@
+//! Tests node types that declare credentials, from the manifest to a request: the code of the node sends the request
+//! without them, and cannot get them.
+
+use std::fs;
+
+use crate::{
+    authors::language::{Language, done, flowcell, project},
+    kit::{output_of, stderr, stdout},
+    outside::server::{Server, answer},
+};
+
+const CANARY: &str = "kanarienvogel-7-geheim";
+
+/// The code of a node that sends a request, and of one that tries to read or to move its credential.
+const CODE: &str = r#"
+import { http, pack } from "flowcell-sdk";
+
+const post = ({ input }) => http.send({ method: "POST", url: input.url, json: { text: "hello" } }).json();
+
+// The server echoes the token, and the node looks for it everywhere.
+const spy = ({ input }) => {
+  const found = [];
+  for (const url of [input.url, `${input.away}/?t={slack}`, `${input.away}/?t={{credentials.slack}}`]) {
+    const answer = http.send({ method: "GET", url });
+    found.push(answer.text, JSON.stringify(answer.headers));
+  }
+  return { found, env: JSON.stringify(globalThis.process?.env ?? {}) };
+};
+
+export const node = pack({ "chat.post": post, "chat.spy": spy });
+"#;
+
+fn manifest(hosts: &str) -> String {
+    let node = |name: &str| {
+        format!(
+            "  - type: chat.{name}\n    title: Chat\n    effect: at-least-once\n    capabilities: [{{ name: http, reason: it \
+             posts }}]\n    credentials: [{{ name: slack, kind: bearer, hosts: ['{hosts}'], reason: it posts as you }}]\n"
+        )
+    };
+    format!("name: chat\nversion: 0.1.0\nlicense: MIT\nnodes:\n{}{}", node("post"), node("spy"))
+}
+
+const CASES: &str = r#"
+cases:
+  - name: it posts without a credential of a tenant
+    type: chat.post
+    input: { url: "https://slack.example/v1" }
+    grants: { http: ["https://slack.example"] }
+    calls: [{ method: POST, url: "https://slack.example/v1", reply: { status: 200, json: { ok: true } } }]
+    expect: { output: { ok: true } }
+"#;
+
+#[test]
+fn a_pack_declares_a_credential_that_its_cases_fake_and_its_flow_grants() {
+    if !Language::Js.is_there("credentials") {
+        return;
+    }
+    let server = Server::start(|seen, _| {
+        let told = seen.header("authorization").unwrap_or("nothing").to_owned();
+        answer("200 OK", &[("content-type", "application/json"), ("x-told", &told)], &format!(r#"{{"told":"{told}"}}"#))
+    });
+    let away = Server::start(|seen, _| {
+        let told = seen.header("authorization").unwrap_or("nothing").to_owned();
+        answer("200 OK", &[("content-type", "text/plain")], &told)
+    });
+    let (_folder, project) = project("chat", Language::Js);
+    fs::remove_dir_all(project.join("cases")).unwrap();
+    fs::create_dir(project.join("cases")).unwrap();
+    fs::write(project.join("cases/all.yaml"), CASES).unwrap();
+    fs::write(project.join("nodes.js"), CODE).unwrap();
+    fs::write(project.join("node.yaml"), manifest("slack.example")).unwrap();
+    let tested = flowcell(&project).args(["node", "test"]).output().unwrap();
+    assert!(tested.status.success(), "{}", stderr(&tested));
+
+    // The declared host is the server of this test from here on.
+    fs::write(project.join("node.yaml"), manifest(&server.origin())).unwrap();
+    done(flowcell(&project).args(["node", "build"]));
+    let shown = done(flowcell(&project).args(["node", "inspect", "dist/chat.wasm"]));
+    assert!(shown.contains("asks for the credential slack (bearer) for http://127.0.0.1:"), "{shown}");
+    let write = |node: &str, credentials: &str| {
+        let (one, other) = (server.origin(), away.origin());
+        let flow = format!(
+            "flow: {{ name: chat }}\nnodes:\n  - id: a\n    type: chat.{node}\n    input: {{ url: '{one}/v1', away: '{other}' \
+             }}\n    grants: {{ http: ['{one}', '{other}']{credentials} }}\n"
+        );
+        fs::write(project.join("chat.yaml"), flow).unwrap();
+    };
+    let allowed = format!("{},{}", server.address, away.address);
+    let run = |run: &str| {
+        let options = ["--packs", "dist", "--allow-private", &allowed, "--run-id", run];
+        output_of(&project, &[&["run", "chat.yaml"][..], &options].concat())
+    };
+    let set = |kind: &[&str], origin: &str| {
+        let mut command = flowcell(&project);
+        command.args(["credential", "set", "team", "--for", origin, "--from-env", "CANARY"]).args(kind);
+        done(command.env("CANARY", CANARY));
+    };
+    // Without the grant, without the credential, of another kind, and for another server, no run begins.
+    let refused = |part: &str| {
+        let output = run("r");
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).contains(part), "{part}: {}", stderr(&output));
+    };
+    write("post", "");
+    refused("error[missing_credential]");
+    write("post", ", credentials: { slack: team }");
+    refused(&format!("flowcell credential set team --kind bearer --for {}", server.origin()));
+    set(&["--kind", "apiKey", "--set", "in=query", "--set", "key=k"], &server.origin());
+    refused("is of the kind `apiKey`, and the node type needs `bearer`");
+    set(&["--kind", "bearer"], &away.origin());
+    refused("is not for");
+    assert!(server.seen().is_empty() && away.seen().is_empty());
+
+    set(&["--kind", "bearer"], &server.origin());
+    let output = run("good");
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(server.seen()[0].header("authorization"), Some(&*format!("Bearer {CANARY}")));
+    assert!(stdout(&output).contains("Bearer [key]"), "{}", stdout(&output));
+
+    // The credential may go to both servers, but the manifest names one. Placeholders are plain text.
+    let origins = ["--kind", "bearer", "--for", &away.origin()];
+    set(&origins, &server.origin());
+    write("spy", ", credentials: { slack: team }");
+    let output = run("spied");
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(!stdout(&output).contains(CANARY), "{}", stdout(&output));
+    let seen = away.seen();
+    assert_eq!(seen.len(), 2);
+    assert!(seen.iter().all(|seen| seen.header("authorization").is_none() && !seen.head.contains(CANARY)), "{seen:?}");
+    let events = stdout(&output_of(&project, &["runs", "events", "spied"]));
+    assert!(events.contains(r#""credentials":["team"]"#) && !events.contains(CANARY), "{events}");
+}

@@ -1,0 +1,413 @@
+//! Credentials of tenants, and their tokens.
+//!
+//! A credential has settings, which are stored as they are, and secrets, which are encrypted like [secrets](super). The
+//! encryption includes the settings and the origins, so that a row with other ones does not decrypt. The tokens of a
+//! credential are another document: each renewal replaces it unless another process did.
+
+use std::time::Duration;
+
+use flowcell_contract::{Failure, Tenant, check_credential_name};
+use flowcell_services::{
+    credentials::{
+        CredentialStore, KnownCredential, OpenCredential, RefreshFailure, SecretMembers, Settings, Token, TokenState,
+    },
+    egress::OriginGrants,
+};
+use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+use super::{
+    MAX_WRITE_TRIES, Vault, VaultError, parse_origins,
+    row::SealedRow,
+    seal::{self, KeyBytes, Sealed},
+};
+use crate::operate::audit::Outcome;
+
+/// Maximum number of credentials of a tenant.
+pub const MAX_CREDENTIALS: usize = 500;
+/// The time between two looks at the tokens that another process renews.
+const PAUSE: Duration = Duration::from_millis(100);
+
+const CREDENTIAL: &str = "credential";
+const TOKEN: &str = "credential.token";
+
+/// A stored credential.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct StoredCredential {
+    /// The settings as JSON text.
+    settings: String,
+    origins: Vec<String>,
+    version: u64,
+    created: u64,
+    updated: u64,
+    /// The number of the data key that encrypts the secrets.
+    key: String,
+    sealed: Sealed,
+}
+
+/// The stored tokens of a credential.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct StoredTokens {
+    /// The version of the credential to which they belong.
+    version: u64,
+    renew_at: Option<u64>,
+    claimed_until: Option<u64>,
+    failure: Option<StoredFailure>,
+    /// The number of the data key that encrypts the tokens.
+    key: String,
+    /// The tokens as JSON, or an empty text.
+    sealed: Sealed,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct StoredFailure {
+    at: u64,
+    message: String,
+    details: Option<serde_json::Value>,
+    retryable: bool,
+}
+
+/// A credential without its secrets.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CredentialRow {
+    /// The credential's name.
+    pub name: String,
+    /// Its kind and its settings.
+    #[serde(flatten)]
+    pub settings: serde_json::Map<String, serde_json::Value>,
+    /// The servers that it may be sent to.
+    #[serde(rename = "for")]
+    pub origins: Vec<String>,
+    /// The number of times that it was set.
+    pub version: u64,
+    /// The time when it was first set, in milliseconds since 1970.
+    pub created: u64,
+    /// The time when it was last set, in milliseconds since 1970.
+    pub updated: u64,
+    /// The state of its tokens, for the kind `oauth2`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<TokenRow>,
+}
+
+/// The state of the tokens of a credential, without them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TokenRow {
+    /// True if there is an access token.
+    pub exists: bool,
+    /// The time in milliseconds since 1970 at which the host renews it. `None`: when a server refuses it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub renew_at: Option<u64>,
+    /// The reason why the last renewal failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+}
+
+/// A credential to set.
+pub struct NewCredential<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its settings.
+    pub settings: &'a Settings,
+    /// Its secrets.
+    pub secrets: &'a SecretMembers,
+    /// The servers that may receive it.
+    pub origins: &'a [String],
+}
+
+impl SealedRow for StoredCredential {
+    const KIND: &'static str = CREDENTIAL;
+
+    fn data_key(&self) -> &str {
+        &self.key
+    }
+
+    fn open(&self, tenant: &Tenant, name: &str, key: &KeyBytes) -> Result<Zeroizing<String>, VaultError> {
+        let version = self.version.to_string();
+        let bytes = seal::open(key, &self.place(tenant, name, &version), &self.sealed);
+        text(bytes).ok_or_else(|| VaultError::DamagedCredential(name.to_owned()))
+    }
+
+    fn sealed_under(
+        mut self,
+        number: &str,
+        tenant: &Tenant,
+        name: &str,
+        key: &KeyBytes,
+        value: &str,
+    ) -> Result<StoredCredential, VaultError> {
+        number.clone_into(&mut self.key);
+        let version = self.version.to_string();
+        let sealed = seal::seal(key, &self.place(tenant, name, &version), value.as_bytes());
+        self.sealed = sealed.ok_or(VaultError::Value)?;
+        Ok(self)
+    }
+}
+
+impl SealedRow for StoredTokens {
+    const KIND: &'static str = TOKEN;
+
+    fn data_key(&self) -> &str {
+        &self.key
+    }
+
+    fn open(&self, tenant: &Tenant, name: &str, key: &KeyBytes) -> Result<Zeroizing<String>, VaultError> {
+        let version = self.version.to_string();
+        let bytes = seal::open(key, &[TOKEN, tenant.as_str(), name, &version, &self.key], &self.sealed);
+        text(bytes).ok_or_else(|| VaultError::DamagedCredential(name.to_owned()))
+    }
+
+    fn sealed_under(
+        mut self,
+        number: &str,
+        tenant: &Tenant,
+        name: &str,
+        key: &KeyBytes,
+        value: &str,
+    ) -> Result<StoredTokens, VaultError> {
+        number.clone_into(&mut self.key);
+        let version = self.version.to_string();
+        let place = [TOKEN, tenant.as_str(), name, &version, &self.key];
+        self.sealed = seal::seal(key, &place, value.as_bytes()).ok_or(VaultError::Value)?;
+        Ok(self)
+    }
+}
+
+fn text(bytes: Option<Zeroizing<Vec<u8>>>) -> Option<Zeroizing<String>> {
+    Some(Zeroizing::new(std::str::from_utf8(&bytes?).ok()?.to_owned()))
+}
+
+impl StoredCredential {
+    /// Returns the texts that the encryption includes.
+    fn place<'a>(&'a self, tenant: &'a Tenant, name: &'a str, version: &'a str) -> Vec<&'a str> {
+        let mut place = vec![CREDENTIAL, tenant.as_str(), name, version, &*self.key, &*self.settings];
+        place.extend(self.origins.iter().map(String::as_str));
+        place
+    }
+
+    fn row(self, name: String) -> CredentialRow {
+        let StoredCredential { settings, origins, version, created, updated, .. } = self;
+        let settings = serde_json::from_str(&settings).unwrap_or_default();
+        CredentialRow { name, settings, origins, version, created, updated, token: None }
+    }
+
+    fn known(&self, name: &str) -> Result<KnownCredential, VaultError> {
+        let settings = Settings::from_text(&self.settings);
+        let settings = settings.ok_or_else(|| VaultError::DamagedCredential(name.to_owned()))?;
+        Ok(KnownCredential { settings, origins: origins(&self.origins)?, version: self.version })
+    }
+}
+
+fn origins(origins: &[String]) -> Result<OriginGrants, VaultError> {
+    if origins.is_empty() {
+        return Err(VaultError::Origins("a credential is for one server or more".into()));
+    }
+    if origins.iter().any(|origin| origin == flowcell_services::secrets::WEBHOOK) {
+        return Err(VaultError::Origins("a credential is for servers, and signs no posts to triggers".into()));
+    }
+    parse_origins(origins)
+}
+
+impl Vault {
+    /// Sets a credential. Its tokens are removed. The audit log records the actor.
+    pub fn set_credential(
+        &self,
+        tenant: &Tenant,
+        actor: &str,
+        new: &NewCredential<'_>,
+    ) -> Result<CredentialRow, VaultError> {
+        let NewCredential { name, settings, secrets, origins: servers } = *new;
+        check_credential_name(name).map_err(VaultError::Credential)?;
+        settings.check_secrets(secrets).map_err(VaultError::Credential)?;
+        origins(servers)?;
+        for _ in 0..MAX_WRITE_TRIES {
+            let found = self.stored_credential(tenant, name)?;
+            if found.is_none() && self.list_credentials(tenant)?.len() >= MAX_CREDENTIALS {
+                return Err(VaultError::TooManyCredentials);
+            }
+            let (number, key) = self.current_key(tenant)?;
+            let now = self.timers.now();
+            let seen = found.as_ref().map_or(0, |(_, seen)| *seen);
+            let (version, created) = found.map_or((1, now), |(kept, _)| (kept.version + 1, kept.created));
+            let (sealed, settings) = (Sealed::default(), settings.to_text());
+            let origins = servers.to_vec();
+            let kept =
+                StoredCredential { settings, origins, version, created, updated: now, key: number.clone(), sealed };
+            let kept = kept.sealed_under(&number, tenant, name, &key, &secrets.to_text())?;
+            self.remove_tokens(tenant, name)?;
+            if self.documents(tenant).put(CREDENTIAL, name, Some(&kept), seen)? {
+                self.note(tenant, actor, "credential.set", name, Outcome::Done)?;
+                return Ok(kept.row(name.to_owned()));
+            }
+        }
+        Err(VaultError::Changed(name.to_owned()))
+    }
+
+    /// Returns the credentials of a tenant, sorted by name.
+    pub fn list_credentials(&self, tenant: &Tenant) -> Result<Vec<CredentialRow>, VaultError> {
+        let all = self.documents(tenant).all::<StoredCredential>(CREDENTIAL)?;
+        Ok(all.into_iter().map(|(name, kept)| kept.row(name)).collect())
+    }
+
+    /// Returns a credential with the state of its tokens, without its secrets.
+    pub fn find_credential(&self, tenant: &Tenant, name: &str) -> Result<Option<CredentialRow>, VaultError> {
+        let Some((kept, _)) = self.stored_credential(tenant, name)? else { return Ok(None) };
+        let is_oauth2 = matches!(kept.known(name)?.settings, Settings::OAuth2(_));
+        let token = match is_oauth2 {
+            true => {
+                let found = self.documents(tenant).get::<StoredTokens>(TOKEN, name)?;
+                let found = found.map(|(found, _)| found).filter(|found| found.version == kept.version);
+                let found = found.unwrap_or_default();
+                let failure = found.failure.map(|failure| failure.message);
+                Some(TokenRow { exists: !found.key.is_empty(), renew_at: found.renew_at, failure })
+            }
+            false => None,
+        };
+        Ok(Some(CredentialRow { token, ..kept.row(name.to_owned()) }))
+    }
+
+    /// Removes a credential with its tokens. The audit log records the actor.
+    pub fn remove_credential(&self, tenant: &Tenant, actor: &str, name: &str) -> Result<(), VaultError> {
+        let found = self.stored_credential(tenant, name)?;
+        let (_, seen) = found.ok_or_else(|| VaultError::UnknownCredential(name.to_owned()))?;
+        if !self.documents(tenant).put::<StoredCredential>(CREDENTIAL, name, None, seen)? {
+            return Err(VaultError::Changed(name.to_owned()));
+        }
+        self.remove_tokens(tenant, name)?;
+        self.note(tenant, actor, "credential.remove", name, Outcome::Done)
+    }
+
+    /// Records in the audit log that a person has connected a credential.
+    pub(crate) fn note_connected(&self, tenant: &Tenant, actor: &str, name: &str) -> Result<(), VaultError> {
+        self.note(tenant, actor, "credential.connect", name, Outcome::Done)
+    }
+
+    /// Returns the error of opening a credential, for the check of a flow. See [`Vault::locked`].
+    pub(crate) fn locked_credential(&self, tenant: &Tenant, name: &str) -> Option<VaultError> {
+        if !self.opens_for_checks {
+            return None;
+        }
+        let (kept, _) = self.stored_credential(tenant, name).ok()??;
+        self.data_key(tenant, &kept.key).and_then(|key| kept.open(tenant, name, &key)).err()
+    }
+
+    pub(super) fn remove_tokens(&self, tenant: &Tenant, name: &str) -> Result<(), VaultError> {
+        for _ in 0..MAX_WRITE_TRIES {
+            let Some(found) = self.documents.get(tenant, TOKEN, name).map_err(super::document_error)? else {
+                return Ok(());
+            };
+            if self.documents(tenant).put::<StoredTokens>(TOKEN, name, None, found.version)? {
+                return Ok(());
+            }
+        }
+        Err(VaultError::Changed(name.to_owned()))
+    }
+
+    fn stored_credential(&self, tenant: &Tenant, name: &str) -> Result<Option<(StoredCredential, u64)>, VaultError> {
+        // An invalid name cannot have a credential.
+        match check_credential_name(name) {
+            Ok(()) => Ok(self.documents(tenant).get(CREDENTIAL, name)?),
+            Err(_) => Ok(None),
+        }
+    }
+
+    fn open_credential(&self, tenant: &Tenant, name: &str) -> Result<Option<OpenCredential>, VaultError> {
+        let Some((kept, _)) = self.stored_credential(tenant, name)? else { return Ok(None) };
+        let opened = self.data_key(tenant, &kept.key).and_then(|key| kept.open(tenant, name, &key));
+        if opened.as_ref().is_err_and(VaultError::is_decryption_failure) {
+            self.note_refused_credential(tenant, name);
+        }
+        let secrets = SecretMembers::from_text(&opened?);
+        let secrets = secrets.ok_or_else(|| VaultError::DamagedCredential(name.to_owned()))?;
+        Ok(Some(OpenCredential { known: kept.known(name)?, secrets }))
+    }
+
+    fn token_state(&self, tenant: &Tenant, name: &str, version: u64) -> Result<TokenState, VaultError> {
+        let Some((kept, seen)) = self.documents(tenant).get::<StoredTokens>(TOKEN, name)? else {
+            return Ok(TokenState::default());
+        };
+        if kept.version != version {
+            return Ok(TokenState { seen, ..TokenState::default() });
+        }
+        let token = match kept.key.is_empty() {
+            true => None,
+            false => {
+                let key = self.data_key(tenant, &kept.key)?;
+                let members = SecretMembers::from_text(&kept.open(tenant, name, &key)?);
+                let members = members.ok_or_else(|| VaultError::DamagedCredential(name.to_owned()))?;
+                Token::from_members(&members, kept.renew_at)
+            }
+        };
+        let failure = kept.failure.map(|StoredFailure { at, message, details, retryable }| RefreshFailure {
+            at,
+            message,
+            details: details.map(Into::into),
+            retryable,
+        });
+        Ok(TokenState { token, claimed_until: kept.claimed_until, failure, seen })
+    }
+
+    fn replace_token_state(
+        &self,
+        tenant: &Tenant,
+        name: &str,
+        version: u64,
+        state: &TokenState,
+    ) -> Result<bool, VaultError> {
+        // The tokens of a removed or changed credential are not kept.
+        let is_current = self.stored_credential(tenant, name)?.is_some_and(|(kept, _)| kept.version == version);
+        if !is_current {
+            return Err(VaultError::Changed(name.to_owned()));
+        }
+        let failure = state.failure.clone().map(|RefreshFailure { at, message, details, retryable }| StoredFailure {
+            at,
+            message,
+            details: details.map(|details| details.to_serde()),
+            retryable,
+        });
+        let renew_at = state.token.as_ref().and_then(|token| token.renew_at);
+        let kept =
+            StoredTokens { version, renew_at, claimed_until: state.claimed_until, failure, ..StoredTokens::default() };
+        let kept = match &state.token {
+            Some(token) => {
+                let (number, key) = self.current_key(tenant)?;
+                kept.sealed_under(&number, tenant, name, &key, &token.to_members().to_text())?
+            }
+            None => kept,
+        };
+        Ok(self.documents(tenant).put(TOKEN, name, Some(&kept), state.seen)?)
+    }
+}
+
+impl CredentialStore for Vault {
+    fn find(&self, tenant: &Tenant, name: &str) -> Result<Option<KnownCredential>, Failure> {
+        let found = self.stored_credential(tenant, name)?;
+        Ok(found.map(|(kept, _)| kept.known(name)).transpose()?)
+    }
+
+    fn open(&self, tenant: &Tenant, name: &str) -> Result<Option<OpenCredential>, Failure> {
+        Ok(self.open_credential(tenant, name)?)
+    }
+
+    fn refused(&self, tenant: &Tenant, name: &str) {
+        self.note_refused_credential(tenant, name);
+    }
+
+    fn now(&self) -> u64 {
+        self.timers.now()
+    }
+
+    fn tokens(&self, tenant: &Tenant, name: &str, version: u64) -> Result<TokenState, Failure> {
+        Ok(self.token_state(tenant, name, version)?)
+    }
+
+    fn replace_tokens(&self, tenant: &Tenant, name: &str, version: u64, state: &TokenState) -> Result<bool, Failure> {
+        Ok(self.replace_token_state(tenant, name, version, state)?)
+    }
+
+    fn pause(&self) -> BoxFuture<'static, ()> {
+        Box::pin(tokio::time::sleep(PAUSE))
+    }
+}

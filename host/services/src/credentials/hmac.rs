@@ -1,0 +1,152 @@
+//! Signatures over requests by HMAC.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use ring::{digest, hmac};
+use serde::{Deserialize, Serialize};
+
+use super::HmacSettings;
+use crate::{client::Message, egress::Destination};
+
+/// Stands for the signature in the value of the header.
+pub(super) const SIGNATURE: &str = "{signature}";
+
+/// Maximum characters of the pattern of a signed text.
+const MAX_PATTERN: usize = 1_000;
+
+/// The hash of a signature.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Algorithm {
+    /// HMAC-SHA256.
+    #[default]
+    Sha256,
+    /// HMAC-SHA1, for servers that have no other one.
+    Sha1,
+    /// HMAC-SHA512.
+    Sha512,
+}
+
+/// The form of a signature.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Encoding {
+    /// Hexadecimal digits in lower case.
+    #[default]
+    Hex,
+    /// Base64 with padding.
+    Base64,
+}
+
+/// The headers of a signed request, and the signature in one of them.
+pub(super) struct Headers {
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) signature: String,
+}
+
+/// A part of a request in the pattern of a signed text.
+#[derive(Clone, Copy)]
+enum Placeholder {
+    Method,
+    Path,
+    Query,
+    Target,
+    Host,
+    Body,
+    BodySha256,
+    Timestamp,
+}
+
+const PLACEHOLDERS: [(&str, Placeholder); 8] = [
+    ("{method}", Placeholder::Method),
+    ("{path}", Placeholder::Path),
+    ("{query}", Placeholder::Query),
+    ("{target}", Placeholder::Target),
+    ("{host}", Placeholder::Host),
+    ("{body}", Placeholder::Body),
+    ("{bodySha256}", Placeholder::BodySha256),
+    ("{timestamp}", Placeholder::Timestamp),
+];
+
+/// Checks the patterns of the settings. The error is a sentence.
+pub(super) fn check(settings: &HmacSettings) -> Result<(), String> {
+    let HmacSettings { value, message, timestamp_header, .. } = settings;
+    if message.chars().count() > MAX_PATTERN || value.chars().count() > MAX_PATTERN {
+        return Err(format!("`message` and `value` have at most {MAX_PATTERN} characters"));
+    }
+    if !value.contains(SIGNATURE) || !value.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ') {
+        return Err(format!("`value` has `{SIGNATURE}` and no characters that a header cannot have"));
+    }
+    if message.contains("{timestamp}") && timestamp_header.is_none() && !value.contains("{timestamp}") {
+        return Err(
+            "a server needs the time of the signature: add `timestampHeader`, or `{timestamp}` to `value`".into()
+        );
+    }
+    let mut rest = message.as_str();
+    while let Some(at) = rest.find('{') {
+        rest = &rest[at..];
+        let Some((name, _)) = PLACEHOLDERS.iter().find(|(name, _)| rest.starts_with(name)) else {
+            let known: Vec<_> = PLACEHOLDERS.iter().map(|(name, _)| *name).collect();
+            return Err(format!("`message` has an unknown `{{`; there are {}", known.join(", ")));
+        };
+        rest = &rest[name.len()..];
+    }
+    Ok(())
+}
+
+/// Signs a message.
+pub(super) fn sign(settings: &HmacSettings, secret: &str, message: &Message, to: &Destination, now: u64) -> Headers {
+    let time = (now / 1000).to_string();
+    let text = signed_text(&settings.message, message, to, &time);
+    let algorithm = match settings.algorithm {
+        Algorithm::Sha256 => hmac::HMAC_SHA256,
+        Algorithm::Sha1 => hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY,
+        Algorithm::Sha512 => hmac::HMAC_SHA512,
+    };
+    let tag = hmac::sign(&hmac::Key::new(algorithm, secret.as_bytes()), &text);
+    let signature = match settings.encoding {
+        Encoding::Hex => hex::encode(tag),
+        Encoding::Base64 => STANDARD.encode(tag),
+    };
+    let value = settings.value.replace("{timestamp}", &time).replace(SIGNATURE, &signature);
+    let mut headers = vec![(settings.header.clone(), value)];
+    headers.extend(settings.timestamp_header.clone().map(|name| (name, time)));
+    Headers { headers, signature }
+}
+
+/// Replaces each placeholder of a pattern once, so that a part of the request cannot name another part.
+fn signed_text(pattern: &str, message: &Message, to: &Destination, time: &str) -> Vec<u8> {
+    let url = to.url();
+    let (mut text, mut rest) = (Vec::new(), pattern);
+    while !rest.is_empty() {
+        let found = PLACEHOLDERS.iter().find(|(name, _)| rest.starts_with(name));
+        let Some((name, part)) = found else {
+            let next = rest.char_indices().skip(1).find(|(_, letter)| *letter == '{').map_or(rest.len(), |(at, _)| at);
+            text.extend_from_slice(&rest.as_bytes()[..next]);
+            rest = &rest[next..];
+            continue;
+        };
+        match part {
+            Placeholder::Method => text.extend_from_slice(message.method.as_str().as_bytes()),
+            Placeholder::Path => text.extend_from_slice(url.path().as_bytes()),
+            Placeholder::Query => text.extend_from_slice(url.query().unwrap_or_default().as_bytes()),
+            Placeholder::Target => {
+                text.extend_from_slice(url.path().as_bytes());
+                if let Some(query) = url.query() {
+                    text.push(b'?');
+                    text.extend_from_slice(query.as_bytes());
+                }
+            }
+            Placeholder::Host => text.extend_from_slice(to.origin().authority().as_bytes()),
+            Placeholder::Body => text.extend_from_slice(&message.body),
+            Placeholder::BodySha256 => text.extend_from_slice(sha256_hex(&message.body).as_bytes()),
+            Placeholder::Timestamp => text.extend_from_slice(time.as_bytes()),
+        }
+        rest = &rest[name.len()..];
+    }
+    text
+}
+
+/// Returns the SHA-256 of bytes in hexadecimal digits.
+pub(super) fn sha256_hex(bytes: &[u8]) -> String {
+    hex::encode(digest::digest(&digest::SHA256, bytes))
+}

@@ -1,0 +1,232 @@
+//! The tokens of a credential of the kind `oauth2`. One process at a time renews them, and every process uses a new token
+//! only after it is stored.
+
+use std::{fmt, sync::Arc};
+
+use flowcell_contract::{Failure, Json, Tenant};
+use zeroize::Zeroizing;
+
+use super::{Authorization, CredentialStore, OAuth2Settings, SecretMembers, blocking, oauth2};
+use crate::{client::Client, code};
+
+/// The time for which one process has the right to renew a token. After it, another process may try.
+pub const REFRESH_LEASE_MS: u64 = 30_000;
+
+/// The longest time before the end of a token at which the host renews it.
+const MAX_MARGIN_MS: u64 = 30_000;
+
+const ACCESS: &str = "access";
+const REFRESH: &str = "refresh";
+
+/// Maximum number of looks at the tokens that another process renews.
+const MAX_LOOKS: usize = 600;
+
+/// An access token.
+#[derive(Clone, PartialEq)]
+pub struct Token {
+    /// The token itself.
+    pub access: Zeroizing<String>,
+    /// The token that gets the next one.
+    pub refresh: Option<Zeroizing<String>>,
+    /// The time in milliseconds since 1970 at which the host renews it. `None`: when a server refuses it.
+    pub renew_at: Option<u64>,
+}
+
+/// A failed renewal, for those who wait for its end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RefreshFailure {
+    /// The time of the failure in milliseconds since 1970.
+    pub at: u64,
+    /// The message of the failure, without secrets.
+    pub message: String,
+    /// The details of the failure, without secrets.
+    pub details: Option<Json>,
+    /// True if a retry makes sense.
+    pub retryable: bool,
+}
+
+/// The tokens of a credential, and the state of their renewal.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TokenState {
+    /// The current token.
+    pub token: Option<Token>,
+    /// The time until which a process renews the token.
+    pub claimed_until: Option<u64>,
+    /// The last renewal, if it failed.
+    pub failure: Option<RefreshFailure>,
+    /// The number of the stored state; 0 if there is none.
+    pub seen: u64,
+}
+
+/// The credential to which tokens belong.
+pub(super) struct Of<'a> {
+    pub(super) store: Arc<dyn CredentialStore>,
+    pub(super) client: &'a Client,
+    pub(super) tenant: &'a Tenant,
+    pub(super) name: &'a str,
+    pub(super) version: u64,
+    pub(super) settings: &'a OAuth2Settings,
+}
+
+/// The same, for a task that nothing cancels.
+#[derive(Clone)]
+struct Owned {
+    store: Arc<dyn CredentialStore>,
+    client: Client,
+    tenant: Tenant,
+    name: String,
+    version: u64,
+    settings: OAuth2Settings,
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Token").field("renew_at", &self.renew_at).finish_non_exhaustive()
+    }
+}
+
+impl Token {
+    /// Creates a token that ends after `lasts` seconds.
+    pub(super) fn new(access: String, refresh: Option<String>, lasts: Option<u64>, now: u64) -> Token {
+        let renew_at = lasts.map(|seconds| {
+            let lasts = seconds.saturating_mul(1000);
+            now.saturating_add(lasts.saturating_sub(MAX_MARGIN_MS).max(lasts / 2))
+        });
+        Token { access: Zeroizing::new(access), refresh: refresh.map(Zeroizing::new), renew_at }
+    }
+
+    /// Reads the members that [`Self::to_members`] has returned. `None`: there is no access token among them.
+    pub fn from_members(members: &SecretMembers, renew_at: Option<u64>) -> Option<Token> {
+        let member = |name| members.get(name).map(|value| Zeroizing::new(value.to_owned()));
+        Some(Token { access: member(ACCESS)?, refresh: member(REFRESH), renew_at })
+    }
+
+    /// Returns the secrets of the token.
+    pub fn to_members(&self) -> SecretMembers {
+        let refresh = self.refresh.as_ref().map(|refresh| (REFRESH.to_owned(), refresh.to_string()));
+        [(ACCESS.to_owned(), self.access.to_string())].into_iter().chain(refresh).collect()
+    }
+
+    fn is_usable(&self, now: u64) -> bool {
+        self.renew_at.is_none_or(|at| now < at)
+    }
+}
+
+impl Of<'_> {
+    /// Returns the current token. Renews it if it ends soon, or if it is the one in `stale`, which a server has refused.
+    pub(super) async fn current(&self, secrets: &SecretMembers, stale: Option<&Token>) -> Result<Token, Failure> {
+        let owned = self.owned();
+        let began = owned.store.now();
+        for _ in 0..MAX_LOOKS {
+            let state = owned.state().await?;
+            let now = owned.store.now();
+            let is_fresh =
+                |token: &&Token| token.is_usable(now) && stale.is_none_or(|stale| stale.access != token.access);
+            if let Some(token) = state.token.as_ref().filter(is_fresh) {
+                return Ok(token.clone());
+            }
+            if let Some(failure) = state.failure.as_ref().filter(|failure| failure.at >= began) {
+                return Err(failure.to_failure());
+            }
+            if state.claimed_until.is_some_and(|until| now < until) {
+                owned.store.pause().await;
+                continue;
+            }
+            let claim = TokenState { claimed_until: Some(now + REFRESH_LEASE_MS), ..state.clone() };
+            if owned.replace(claim.clone()).await? {
+                // The caller may give up, but an answer with a new refresh token must be stored.
+                let (owned, secrets) = (owned.clone(), secrets.clone());
+                let renewed = tokio::spawn(async move { owned.renew(&secrets, claim).await }).await;
+                return renewed.unwrap_or_else(|_| Err(not_renewed(self.name, "the renewal was interrupted")));
+            }
+        }
+        Err(not_renewed(self.name, "another process renews it for too long"))
+    }
+
+    /// Exchanges the code of an authorization for tokens, and stores them in place of earlier ones.
+    pub(super) async fn connect(&self, secrets: &SecretMembers, with: &Authorization) -> Result<(), Failure> {
+        let owned = self.owned();
+        let token = oauth2::request(&owned.asking(secrets), oauth2::Proof::Code(with)).await?;
+        for _ in 0..MAX_LOOKS {
+            let seen = owned.state().await?.seen;
+            let state = TokenState { token: Some(token.clone()), claimed_until: None, failure: None, seen };
+            if owned.replace(state).await? {
+                return Ok(());
+            }
+        }
+        Err(not_renewed(self.name, "other processes changed its tokens at the same time; try again"))
+    }
+
+    fn owned(&self) -> Owned {
+        Owned {
+            store: self.store.clone(),
+            client: self.client.clone(),
+            tenant: self.tenant.clone(),
+            name: self.name.to_owned(),
+            version: self.version,
+            settings: self.settings.clone(),
+        }
+    }
+}
+
+impl Owned {
+    /// Gets the next token, and stores it. `claim` is the state that this process has just written.
+    async fn renew(&self, secrets: &SecretMembers, claim: TokenState) -> Result<Token, Failure> {
+        let earlier = claim.token.as_ref().and_then(|token| token.refresh.clone());
+        let proof = oauth2::Proof::of(&self.settings, secrets, earlier.as_deref());
+        let asking = self.asking(secrets);
+        let asked = oauth2::request(&asking, proof).await;
+        let state = self.state().await?;
+        if state.claimed_until != claim.claimed_until {
+            return Err(not_renewed(&self.name, "the renewal took too long, and another process has begun one"));
+        }
+        let (next, failure) = match &asked {
+            Ok(token) => {
+                let refresh = token.refresh.clone().or(earlier);
+                (Some(Token { refresh, ..token.clone() }), None)
+            }
+            Err(failure) => (state.token.clone(), Some(RefreshFailure::new(failure, self.store.now()))),
+        };
+        let stored = TokenState { token: next.clone(), claimed_until: None, failure, seen: state.seen };
+        if !self.replace(stored).await? {
+            return Err(not_renewed(&self.name, "another process has changed its tokens at the same time"));
+        }
+        match (asked, next) {
+            (Ok(_), Some(token)) => Ok(token),
+            (Err(failure), _) => Err(failure),
+            (Ok(token), None) => Ok(token),
+        }
+    }
+
+    fn asking<'a>(&'a self, secrets: &'a SecretMembers) -> oauth2::Asking<'a> {
+        let (client, tenant, name, settings) = (&self.client, &self.tenant, &*self.name, &self.settings);
+        oauth2::Asking { client, tenant, name, settings, secrets, now: self.store.now() }
+    }
+
+    async fn state(&self) -> Result<TokenState, Failure> {
+        let own = self.clone();
+        blocking(move || own.store.tokens(&own.tenant, &own.name, own.version)).await
+    }
+
+    async fn replace(&self, state: TokenState) -> Result<bool, Failure> {
+        let own = self.clone();
+        blocking(move || own.store.replace_tokens(&own.tenant, &own.name, own.version, &state)).await
+    }
+}
+
+impl RefreshFailure {
+    fn new(failure: &Failure, at: u64) -> RefreshFailure {
+        let Failure { message, details, retryable, .. } = failure;
+        RefreshFailure { at, message: message.clone(), details: details.clone(), retryable: *retryable }
+    }
+
+    fn to_failure(&self) -> Failure {
+        let RefreshFailure { message, details, retryable, .. } = self.clone();
+        Failure { details, retryable, ..Failure::new(code::CREDENTIAL_REFRESH_FAILED, message) }
+    }
+}
+
+fn not_renewed(name: &str, why: &str) -> Failure {
+    let message = format!("the token of the credential `{name}` was not renewed: {why}");
+    Failure::retryable(code::CREDENTIAL_REFRESH_FAILED, message)
+}
