@@ -68,9 +68,8 @@ fn the_graph_has_the_demands_of_the_node_type() {
     for (grant, credential) in [("[slack]", "slack"), ("{ slack: mine }", "mine"), ("slack", "slack")] {
         let (checked, asked) = load("shop.post", &format!("{{ http: ['https://slack.com'], credentials: {grant} }}"));
         assert_eq!(codes(&checked), []);
-        let expected = format!(
-            r#"{{"name":"slack","credential":"{credential}","kind":"oauth2","hosts":["https://slack.com"]}}"#
-        );
+        let expected =
+            format!(r#"{{"name":"slack","credential":"{credential}","kind":"oauth2","hosts":["https://slack.com"]}}"#);
         assert_eq!(asked, [expected.clone()]);
         let graph = checked.graph.unwrap();
         assert_eq!(graph.nodes[0].grants.0["credentials"].to_text(), format!("[{expected}]"));

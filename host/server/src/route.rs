@@ -37,7 +37,7 @@ use crate::{
         app::{App, finish_detached},
         assist, audit,
         auth_rate_limiter::ClientAddr,
-        authoring, beside, catalog, eval, events, files, flows, forms, health,
+        authoring, beside, catalog, credentials, eval, events, files, flows, forms, health,
         identity::{AuthError, Caller, Scope},
         inbox, jobs, library, links, login, machines, me,
         metrics::{self, RequestTenant},
@@ -45,7 +45,7 @@ use crate::{
         permit::RequestPermit,
         processes, retry, runs,
         seats::counted_address,
-        secrets, credentials, sign_in, socket, start, steer, tasks, tokens, triggers, usage, webhooks,
+        secrets, sign_in, socket, start, steer, tasks, tokens, triggers, usage, webhooks,
     },
     mcp, steps_api,
 };

@@ -2,12 +2,12 @@
 //! refused.
 
 mod command;
+mod credentials;
 mod fake;
 mod hostile;
 mod machines;
 mod site;
 mod visitor;
-mod credentials;
 
 use serde_json::{Value, json};
 

@@ -29,7 +29,9 @@ fn check(folder: &Path, store: &[&str]) {
             true => answer(
                 "200 OK",
                 &json,
-                &told(json!({ "access_token": "access-token-1", "refresh_token": "refresh-token-1", "expires_in": 3600 })),
+                &told(
+                    json!({ "access_token": "access-token-1", "refresh_token": "refresh-token-1", "expires_in": 3600 }),
+                ),
             ),
             false => answer("400 Bad Request", &json, &told(json!({ "error": "invalid_grant" }))),
         }
