@@ -1,6 +1,7 @@
 //! The commands of the command line, one module for each.
 
 mod account;
+mod api;
 mod case_file;
 mod changes;
 mod chat;
@@ -24,6 +25,7 @@ mod import;
 mod init;
 mod inspect;
 mod jobs;
+mod login;
 mod lsp;
 mod man_pages;
 mod mcp;
@@ -136,6 +138,14 @@ enum Command {
     Serve(serve::ServeArgs),
     /// Print a link that opens the console of a running server in a browser, and logs it in
     Console(console::ConsoleArgs),
+    /// Log in at a server elsewhere, with a browser or a token
+    Login(login::LoginArgs),
+    /// Revoke the login at a server, and remove it from this machine
+    Logout(login::LogoutArgs),
+    /// Show the account, the tenant and the scopes of the login at a server
+    Whoami(login::WhoamiArgs),
+    /// Send a request to a server with the stored login, and print its answer
+    Api(api::ApiArgs),
     /// Serve flows as MCP tools on standard input and output
     Mcp(mcp::McpArgs),
     /// Drive every run that is ready: interrupted, answered, or with a timer that is due
@@ -266,6 +276,10 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
         Command::Chat(args) => chat::execute(args, *terminal),
         Command::Serve(args) => serve::execute(&args, *terminal),
         Command::Console(args) => console::execute(&args, *terminal),
+        Command::Login(args) => login::login(&args, *terminal),
+        Command::Logout(args) => login::logout(&args, *terminal),
+        Command::Whoami(args) => login::whoami(&args, *terminal),
+        Command::Api(args) => api::execute(&args, *terminal),
         Command::Mcp(args) => mcp::execute(&args, *terminal),
         Command::Drive(args) => drive::execute(&args, *terminal),
         Command::Reload(args) => reload::execute(&args),

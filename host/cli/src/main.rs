@@ -10,6 +10,7 @@ mod log;
 mod options;
 mod output;
 mod owner;
+mod remote;
 mod session;
 mod terminal;
 

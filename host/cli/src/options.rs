@@ -12,6 +12,7 @@
 //! | outbound | the limits on requests to other servers |
 //! | room | the free room of the disk |
 //! | sign_in | the file of the issuers with which people sign in |
+//! | settings_file | the reading of such files |
 //! | server | the database server of a shared store |
 //! | tls | the certificate of a server |
 //! | watch | the log and the OpenTelemetry collector |
@@ -27,6 +28,7 @@ pub(crate) mod program;
 pub(crate) mod retention;
 pub(crate) mod room;
 pub(crate) mod server;
+mod settings_file;
 pub(crate) mod sign_in;
 mod store_location;
 mod tenant;
@@ -34,7 +36,7 @@ pub(crate) mod tls;
 pub(crate) mod watch;
 
 pub(crate) use self::{
-    packs::{BesideArgs, KeyArgs, PackArgs},
+    packs::{BesideArgs, KeyArgs, PackArgs, user_settings_folder},
     store_location::{StoreArgs, StoreLocation},
     tenant::TenantArgs,
 };

@@ -46,6 +46,7 @@ pub(crate) fn refused(code: &str, message: &str, run: &RunId) -> CliError {
         "gate_closed" | "run_not_active" | "not_blocked" => {
             problem.hint(format!("`flowcell runs show {run}` shows the status of the run and its open questions"))
         }
+        "repeats_driven" => problem.hint(REPEAT_LATER),
         "run_not_found" => problem.hint("`flowcell runs list` lists the runs in the store"),
         "run_not_ended" => {
             problem.hint("`flowcell runs cancel RUN` cancels a run; it can be deleted once it has ended")
@@ -53,6 +54,10 @@ pub(crate) fn refused(code: &str, message: &str, run: &RunId) -> CliError {
         _ => problem,
     }
 }
+
+/// The advice to those who repeat a run that is being driven.
+pub(crate) const REPEAT_LATER: &str =
+    "repeat it when it has ended or is parked; `flowcell runs list` shows the status of the runs";
 
 /// The process that owns a store.
 pub(crate) enum Owner<'a> {

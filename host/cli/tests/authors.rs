@@ -12,6 +12,8 @@ mod fuzz;
 mod javascript;
 mod language;
 mod profile;
+mod published;
+mod python;
 mod recipe;
 mod roles;
 mod scaffold;

@@ -59,6 +59,40 @@ fn the_cases_of_the_examples_pass() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// The long form of each example has neither texts nor `after`; the short form of it has maps only for what texts cannot
+/// express. `flowcell fmt` changes a file only if the graph is the same.
+#[test]
+fn the_examples_are_the_same_in_both_forms() {
+    let copy = tempfile::tempdir().unwrap();
+    let flows: Vec<_> = flows().into_iter().map(|flow| (copy.path().join(flow.file_name().unwrap()), flow)).collect();
+    flows.iter().for_each(|(copy, flow)| _ = fs::copy(flow, copy).unwrap());
+    let fmt = |option: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_flowcell"))
+            .args(["fmt", option])
+            .args(flows.iter().map(|(copy, _)| copy))
+            .output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let told = String::from_utf8(output.stdout).unwrap();
+        let texts: Vec<_> = flows.iter().map(|(copy, _)| fs::read_to_string(copy).unwrap()).collect();
+        (told, texts)
+    };
+    let (told, long) = fmt("--long");
+    assert!(!told.contains("unchanged"), "{told}");
+    assert!(long.iter().all(|text| !text.contains(" -> ")), "{long:?}");
+    assert!(fmt("--long").0.lines().all(|line| line.contains(": 0 edges")), "a second time changes nothing");
+    let (told, short) = fmt("--short");
+    // A condition that is no port, and an edge that only orders its nodes, have no short form.
+    let kept = told.lines().filter(|line| line.contains("unchanged"));
+    let kept: Vec<_> = kept.filter_map(|line| Path::new(line.split(':').next()?).file_stem()?.to_str()).collect();
+    assert_eq!(kept, KEPT_LONG, "{told}");
+    fmt("--long");
+    assert_eq!(fmt("--short").1, short);
+}
+
+/// The examples with edges that have no short form.
+const KEPT_LONG: [&str; 3] = ["reminder", "respond", "review"];
+
 /// The node after an error edge gets the input of the failed node. A field of this input that the failed node would
 /// have evaluated itself, such as `when`, is passed unevaluated, together with the values that it refers to.
 #[test]

@@ -2,6 +2,7 @@
 
 #![cfg(unix)]
 
+mod driven;
 mod renamed;
 
 use std::{
@@ -342,22 +343,6 @@ fn options_that_the_owner_lacks_are_refused_by_name() {
             assert!(stderr(&output).contains(&format!("without `{}", option[0])), "{begin:?}: {}", stderr(&output));
         }
     }
-}
-
-#[test]
-fn a_run_whose_owner_dies_continues_in_the_following_process() {
-    let folder = project_folder();
-    let folder = folder.path();
-    let owner = Other::start(folder, &["drive"], "driving the runs");
-    let mut follower = Other::start(folder, &["run", "waits.yaml", "--run-id", "w"], "owns the store drives the run");
-    drop(owner);
-    follower.hear("this process continues the run");
-    // The process owns the store now, and answers requests.
-    let mut emitted = std::iter::repeat_with(|| output_of(folder, &["emit", "w", "go", "\"on\""])).take(50);
-    let last = emitted.find(|output| output.status.success());
-    assert!(last.is_some(), "{}", stderr(&output_of(folder, &["emit", "w", "go", "\"on\""])));
-    let ended = follower.end();
-    assert_eq!(outputs(&ended), json!({ "said": "on" }));
 }
 
 /// A flow whose second node fails, because no server has the port of its request.

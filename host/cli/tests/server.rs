@@ -10,6 +10,7 @@ mod incidents;
 mod notify;
 pub(crate) mod process;
 mod proxies;
+mod remote;
 mod schemathesis;
 mod session;
 mod sign_in;

@@ -9,13 +9,14 @@
 //! | frame | the frame of all pages, the pages of errors, and the headers of all answers |
 //! | parts | states, times, texts and other parts of pages |
 //! | assets | style sheet and scripts, compiled into the program |
-//! | login, sign_in, answer, outside, home, runs, run, jobs, inbox, flows, editor, catalog, packs, operate, operators, tokens, manual | the pages |
+//! | login, command, sign_in, answer, outside, home, runs, run, jobs, inbox, flows, editor, catalog, packs, operate, operators, tokens, manual | the pages |
 //! | gate, picture, form, diff | an open question, the picture of a flow, the form of an input, the difference of two texts |
 //! | said | a text of a model, as Markdown |
 
 mod answer;
 mod assets;
 mod catalog;
+mod command;
 mod diff;
 mod editor;
 mod flows;
@@ -82,6 +83,8 @@ routes! {
     get "/console/login" login::show, true;
     post "/console/login" login::log_in, true;
     post "/console/logout" login::log_out, true;
+    get "/console/login/command" command::show, false;
+    post "/console/login/command" command::decide, false;
     get "/console/sign-in" login::show, true;
     get "/console/sign-in/callback" sign_in::finish, true;
     get "/console/sign-in/{name}" sign_in::begin, true;

@@ -23,7 +23,7 @@ pub(crate) const HOME: &str = "/console/operators";
 /// The scope that changes of the operators need.
 const WRITE: &str = "admin:write";
 /// Number of tenants on a page.
-const TENANTS: u32 = 50;
+const TENANTS: u32 = 20;
 /// The filters of the runs, which the API takes as they are, apart from `within`.
 const FILTERS: [&str; 5] = ["status", "flow", "error", "within", "cursor"];
 
@@ -180,13 +180,15 @@ pub(crate) async fn runs(visit: Visit) -> Result<Page, Failure> {
     let since = period_ms(of("within")).map(|ms| Timestamp::now().as_millisecond().saturating_sub(ms).to_string());
     let to_api = asked.iter().filter(|(name, _)| *name != "within").map(|(name, value)| (*name, value.as_str()));
     let to_api: Vec<_> = to_api.chain([("since", since.as_deref().unwrap_or_default())]).collect();
-    let answer = read(&visit, &format!("/v1/admin/runs{}", query(&to_api))).await?;
+    let wanted = visit.query("tenant").filter(|tenant| !tenant.is_empty());
+    let of_tenant = wanted.as_ref().map(|tenant| format!("/v1/admin/tenants/{}/runs", escaped(tenant)));
+    let path = of_tenant.as_deref().unwrap_or("/v1/admin/runs");
+    let answer = read(&visit, &format!("{path}{}", query(&to_api))).await?;
     let may_write = visit.may(WRITE).await;
-    let wanted = visit.query("tenant");
-    let is_wanted = |run: &&Value| wanted.as_deref().is_none_or(|wanted| text(run, "tenant") == wanted);
-    let all = list(&answer, "runs");
-    let shown: Vec<&Value> = all.iter().filter(is_wanted).collect();
+    let shown = list(&answer, "runs");
     let tenant = ("tenant", wanted.as_deref().unwrap_or_default());
+    // The runs of one tenant do not name it.
+    let tenant_of = |run: &Value| wanted.clone().unwrap_or_else(|| text(run, "tenant").to_owned());
     let kept: Vec<_> = asked
         .iter()
         .filter(|(name, _)| *name != "cursor")
@@ -199,7 +201,7 @@ pub(crate) async fn runs(visit: Visit) -> Result<Page, Failure> {
     let main = html! {
         (tabs(here))
         form .filters method="get" action=(here) role="search" {
-            label { "Tenant on this page" input name="tenant" value=(tenant.1) autocomplete="off" spellcheck="false"; }
+            label { "Tenant" input name="tenant" value=(tenant.1) autocomplete="off" spellcheck="false"; }
             label { "State" select name="status" {
                 option value="" { "any" }
                 @for each in STATES { option value=(each) selected[each == of("status")] { (each.replace('_', " ")) } }
@@ -214,22 +216,23 @@ pub(crate) async fn runs(visit: Visit) -> Result<Page, Failure> {
             @if is_filtered { a href=(here) { "Show all" } }
         }
         @if shown.is_empty() {
-            (empty(if is_filtered { "No run of this page fits these filters." } else if has_more { "This page has no run." } else { "No tenant has a run yet." }, html! {
-                @if all.len() > shown.len() || has_more { p { "Older pages may have some." } }
+            (empty(if is_filtered { "No run fits these filters." } else if has_more { "This page has no run." } else { "No tenant has a run yet." }, html! {
+                @if has_more { p { "Older pages may have some." } }
                 @else { p { "A tenant starts one with its token, or an operator in a terminal:" } pre tabindex="0" { "flowcell flows run NAME --tenant acme" } }
             }))
         } @else {
             (list_table(Some("runs"), "Runs of all tenants, newest first", html! { th { "Run" } th { "Tenant" } th { "State" } th { "Flow" } th { "Began" } th .number { "Took" } th { "Remarks" } th { span .hidden { "Actions" } } }, html! {
-                @for run in &shown {
+                @for run in shown {
+                    @let tenant = tenant_of(run);
                     tr {
                         td .id { (text(run, "runId")) }
-                        td { a href={ (here) (query(&[("tenant", text(run, "tenant"))])) } { (text(run, "tenant")) } }
+                        td { a href={ (here) (query(&[("tenant", &tenant)])) } { (tenant) } }
                         td { (state(text(run, "status"))) }
                         td { (text(run, "flow")) }
                         td { (time(&run["created"])) }
                         td .number { (took(run).unwrap_or_default()) }
                         td { (remark(run)) }
-                        td { @if may_write && !has_ended(run) { (cancel_form(run)) } }
+                        td { @if may_write && !has_ended(run) { (cancel_form(&tenant, run)) } }
                     }
                 }
             }))
@@ -240,14 +243,14 @@ pub(crate) async fn runs(visit: Visit) -> Result<Page, Failure> {
                 a rel="next" href={ (here) (query(&[kept.clone(), vec![("cursor", next)]].concat())) } { "Older" }
             }
         }
-        (server_command("runs list --tenant NAME"))
+        (server_command(&format!("runs list --tenant {}", wanted.as_deref().map_or("NAME".into(), quoted))))
     };
     Ok(Page::new(&visit, Area::Operators, "Runs of all tenants", main))
 }
 
 /// Shows the form that cancels a run of a tenant.
-fn cancel_form(run: &Value) -> Markup {
-    let (tenant, id) = (text(run, "tenant"), text(run, "runId"));
+fn cancel_form(tenant: &str, run: &Value) -> Markup {
+    let id = text(run, "runId");
     html! {
         details .control { summary { "Cancel…" }
             form method="post" action={ "/console/operators/runs/" (escaped(tenant)) "/" (escaped(id)) "/cancel" } {

@@ -61,13 +61,14 @@ pub(crate) async fn finish(visit: Visit) -> Response {
     match visit.post("/v1/sign-in/callback", &body).await {
         Ok(answer) => {
             let next = own_page(answer.body["next"].as_str());
-            with_cookies(&answer, Html(onward(&next).into_string()))
+            with_cookies(&answer, Html(onward(&next, "You are signed in.").into_string()))
         }
         Err(refusal) => failed(&refusal).into_response(),
     }
 }
 
-fn onward(next: &str) -> Markup {
+/// Returns a page that says what has happened, and opens the next address by itself.
+pub(crate) fn onward(next: &str, said: &str) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -76,7 +77,7 @@ fn onward(next: &str) -> Markup {
                 meta http-equiv="refresh" content=(format!("0; url={next}"));
                 title { "Signed in · Flowcell" }
             }
-            body { p { "You are signed in. " a href=(next) { "Go on" } } }
+            body { p { (said) " " a href=(next) { "Go on" } } }
         }
     }
 }

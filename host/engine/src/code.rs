@@ -47,6 +47,11 @@ pub(crate) struct LinkedPack {
 }
 
 impl LoadedPack {
+    /// Returns the README of the component, if its bytes are still there.
+    pub(crate) fn readme(&self) -> Option<String> {
+        pack::readme(self.bytes.lock().as_deref()?)
+    }
+
     pub(crate) fn new(
         digest: Digest,
         node_types: HashMap<Arc<str>, Arc<LoadedNodeType>>,

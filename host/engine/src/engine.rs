@@ -143,6 +143,12 @@ impl Engine {
             .try_for_each(|node_type| self.0.compile_context.link(pack, node_type.capabilities).map(|_| ()))
     }
 
+    /// Returns the README of a loaded pack. Returns `None` if the pack has none, or once its code has been made, because the
+    /// engine then no longer has the component.
+    pub fn pack_readme(&self, digest: &Digest) -> Option<String> {
+        self.0.packs.get(digest)?.readme()
+    }
+
     /// Returns the size of a loaded pack's component file in bytes. Returns `None` if the engine does not have the pack.
     pub fn pack_size(&self, digest: &Digest) -> Option<usize> {
         self.0.packs.get(digest).map(|pack| pack.size)

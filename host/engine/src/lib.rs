@@ -39,5 +39,5 @@ pub use end_runtime::end_runtime;
 pub use engine::Engine;
 pub use fair_semaphore::{FairSemaphore, Permit};
 pub use limits::Limits;
-pub use pack::{Inspection, Pack, PackError, PackErrorKind, digest, embed, inspect, is_reserved};
+pub use pack::{Inspection, Pack, PackError, PackErrorKind, digest, embed, embed_readme, inspect, is_reserved};
 pub use profile::Profile;

@@ -1,6 +1,6 @@
 //! Packs: component files with a manifest. This module reads and checks them without running or compiling anything.
 
-use std::{borrow::Cow, collections::HashMap, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, ops::Range, sync::Arc};
 
 use flowcell_contract::{BUILT_IN_PACKS, BuiltIn, Digest, Manifest, ManifestError, NodeType};
 use serde::{Deserialize, Serialize};
@@ -16,6 +16,8 @@ pub(crate) use sections::validate;
 
 /// The maximum size of a manifest, in bytes.
 const MAX_MANIFEST_BYTES: usize = 1 << 20;
+/// The maximum size of a README, in bytes.
+const MAX_README_BYTES: usize = 256 << 10;
 
 /// A pack that an engine has loaded.
 #[derive(Clone, Debug)]
@@ -31,6 +33,8 @@ pub struct Pack {
 pub struct Inspection {
     /// The manifest, with the node types that the pack offers.
     pub manifest: Manifest,
+    /// The README, as Markdown.
+    pub readme: Option<String>,
     /// The SHA-256 of the component file.
     pub digest: Digest,
     /// The size of the component file, in bytes.
@@ -74,6 +78,9 @@ pub enum PackErrorKind {
     /// The component has more than one manifest.
     #[error("the component has {0} manifests; embed exactly one")]
     SeveralManifests(usize),
+    /// The README cannot be read.
+    #[error("the README: {0}")]
+    Readme(String),
     /// The manifest cannot be read, or is inconsistent.
     #[error("the manifest: {0}")]
     Manifest(#[from] ManifestError),
@@ -129,10 +136,10 @@ pub fn digest(bytes: &[u8]) -> Digest {
 pub fn inspect(bytes: &[u8]) -> Result<Inspection, PackErrorKind> {
     let properties = ComponentProperties::read(bytes, &Limits::default())?;
     validate(bytes)?;
-    let ComponentProperties { mut manifest, imports, exports, .. } = properties;
+    let ComponentProperties { mut manifest, readme, imports, exports, .. } = properties;
     let digest = digest(bytes);
     set_digest(&mut manifest, &digest);
-    Ok(Inspection { manifest, digest, size: bytes.len(), imports, exports })
+    Ok(Inspection { manifest, readme, digest, size: bytes.len(), imports, exports })
 }
 
 /// Adds a manifest to a component that has none, since the toolchains of most languages cannot write such a section.
@@ -141,6 +148,13 @@ pub fn embed(component: Vec<u8>, manifest: &str) -> Result<Vec<u8>, PackErrorKin
         0 => Ok(sections::with_manifest(component, manifest)),
         there => Err(PackErrorKind::SeveralManifests(there + 1)),
     }
+}
+
+/// Adds a README to a component. A component that has one stays as it is.
+pub fn embed_readme(component: Vec<u8>, readme: &str) -> Result<Vec<u8>, PackErrorKind> {
+    check_readme_size(readme.len())?;
+    let is_there = !Sections::read(&component)?.readmes.is_empty();
+    Ok(if is_there { component } else { sections::with_readme(component, readme) })
 }
 
 /// Returns whether a pack name is reserved for this program's own packs.
@@ -152,6 +166,9 @@ pub fn is_reserved(name: &str) -> bool {
 #[derive(Serialize, Deserialize)]
 pub(crate) struct ComponentProperties {
     pub(crate) manifest: Manifest,
+    /// The README. The cache does not keep it, because only [`inspect`] reads it.
+    #[serde(skip)]
+    readme: Option<String>,
     imports: Vec<String>,
     exports: Vec<String>,
     pub(crate) core_instances: usize,
@@ -164,7 +181,7 @@ impl ComponentProperties {
             return Err(PackErrorKind::TooLarge { size: bytes.len(), limit: limits.component });
         }
         let sections = Sections::read(bytes)?;
-        let Sections { manifests, imports, exports, core_instances } = sections;
+        let Sections { manifests, readmes, imports, exports, core_instances } = sections;
         world::check(&imports, &exports)?;
         let limit = limits.core_instances as usize;
         if core_instances > limit {
@@ -175,7 +192,8 @@ impl ComponentProperties {
             [range] => read_manifest(&bytes[range.clone()])?,
             several => return Err(PackErrorKind::SeveralManifests(several.len())),
         };
-        Ok(ComponentProperties { manifest, imports, exports, core_instances })
+        let readme = read_readme(bytes, &readmes)?;
+        Ok(ComponentProperties { manifest, readme, imports, exports, core_instances })
     }
 
     /// Reads properties that [`ComponentProperties::to_json`] wrote. Returns `None` if they cannot be read.
@@ -223,6 +241,30 @@ fn read_manifest(bytes: &[u8]) -> Result<Manifest, PackErrorKind> {
         }
     }
     Ok(manifest)
+}
+
+/// Returns the README of a component, or `None` if it has none.
+pub(crate) fn readme(bytes: &[u8]) -> Option<String> {
+    read_readme(bytes, &Sections::read(bytes).ok()?.readmes).ok()?
+}
+
+fn read_readme(bytes: &[u8], sections: &[Range<usize>]) -> Result<Option<String>, PackErrorKind> {
+    let range = match sections {
+        [] => return Ok(None),
+        [range] => range.clone(),
+        several => return Err(PackErrorKind::Readme(format!("the component has {} of them", several.len()))),
+    };
+    check_readme_size(range.len())?;
+    let text = str::from_utf8(&bytes[range]);
+    text.map(|text| Some(text.to_owned()))
+        .map_err(|error| PackErrorKind::Readme(format!("it is not UTF-8 text: {error}")))
+}
+
+fn check_readme_size(size: usize) -> Result<(), PackErrorKind> {
+    match size <= MAX_README_BYTES {
+        true => Ok(()),
+        false => Err(PackErrorKind::Readme(format!("it has {size} bytes; the limit is {MAX_README_BYTES}"))),
+    }
 }
 
 fn set_digest(manifest: &mut Manifest, digest: &Digest) {

@@ -21,7 +21,7 @@ use crate::{
     schema_check::{self, Part, Schemas},
     shape::Shape,
     triggers,
-    types::{collects, node_type},
+    types::{collects, node_type, warn_of_deprecated},
     yaml::{Entry, Kind, Span, Tree},
 };
 
@@ -42,6 +42,7 @@ pub(crate) fn lower(
     }
     flow.defaults.limit(flow.nodes.len(), diagnostics);
     let types: Vec<_> = flow.nodes.iter().map(|node| node_type(node, catalog, diagnostics)).collect();
+    warn_of_deprecated(&flow.nodes, &types, diagnostics);
     PortMap::new(&flow.nodes, &types).resolve(&mut flow.edges, diagnostics);
     let flow = &flow;
     let shape = Shape::new(flow, diagnostics);

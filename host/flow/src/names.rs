@@ -413,7 +413,12 @@ impl NameResolver<'_> {
             let nodes = self.shape.by_id.iter().filter(|(_, node)| reach::is_inside(self, **node, span));
             let ids = nodes.map(|(id, _)| id.as_str()).filter(|id| Some(*id) != own);
             let ids = ids.chain(["flow", "nodes", "inbound", "inbounds"]).chain(FACT_NAMES);
-            let help = suggest::unknown(self.known_input, self.shape, (id, alone), ids);
+            let known_var =
+                self.flow.vars.as_ref().filter(|vars| vars.has(id)).map(|_| match reach::is_in_vars(self) {
+                    true => "a var reads `flow` and facts about the run, and no other var".to_owned(),
+                    false => format!("did you mean `vars.{id}`?"),
+                });
+            let help = known_var.unwrap_or_else(|| suggest::unknown(self.known_input, self.shape, (id, alone), ids));
             diagnostics.error("unknown_name", span, format!("unknown name `{}`", for_message(id)), Some(help));
             return None;
         };

@@ -134,6 +134,19 @@ fn ports(node: &RawNode<'_>, kind: &NodeType) -> Option<Ports> {
     None
 }
 
+/// Words of other tools for ports and outcomes.
+const FOREIGN_PORTS: [(&str, &str); 10] = [
+    ("true", "then"),
+    ("yes", "then"),
+    ("false", "else"),
+    ("no", "else"),
+    ("otherwise", "default"),
+    ("ok", "success"),
+    ("failure", "error"),
+    ("failed", "error"),
+    ("always", "end"),
+    ("finally", "end"),
+];
 /// The route that `control.switch` takes if no case holds.
 const DEFAULT_ROUTE: &str = "default";
 
@@ -172,7 +185,9 @@ fn report_unknown(
     let names = || known.clone().map(String::as_str).chain(OUTCOMES);
     let message = format!("`{}` (`{}`) has no port `{}`", node.id, kind.name, for_message(label));
     // A diagnostic that is only counted needs no help.
-    let help = if diagnostics.is_full() { None } else { did_you_mean(label, names()) };
+    let meant = FOREIGN_PORTS.iter().find(|(foreign, port)| *foreign == label && names().any(|name| name == *port));
+    let meant = meant.map(|(_, port)| format!("did you mean `{port}`?"));
+    let help = if diagnostics.is_full() { None } else { meant.or_else(|| did_you_mean(label, names())) };
     let help = help.unwrap_or_else(|| {
         let shown: Vec<_> = known.clone().take(MAX_SHOWN_PORTS).map(|name| for_message(name)).collect();
         let more = if known.clone().nth(MAX_SHOWN_PORTS).is_some() { ", …" } else { "" };

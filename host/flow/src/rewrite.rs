@@ -1,23 +1,32 @@
 //! Rewrites the edges of a flow's text in their short or their long form. All other text, comments among it, stays as it
 //! is.
 
+mod after;
+mod same;
+mod text;
+mod writer;
+
 use std::{
-    borrow::Cow,
     collections::{HashMap, HashSet},
     iter,
-    ops::Range,
+    sync::Arc,
 };
 
-use flowcell_contract::Json;
+use flowcell_contract::NodeType;
 
+pub use self::same::is_same;
+use self::{
+    after::{Change, move_edges},
+    writer::Rewriter,
+};
 use crate::{
     CheckMode, Graph, Source,
     diagnostic::Diagnostics,
-    edges::{self, INBOUND_KEY, MAX_PASSES_KEY, RawEdge},
+    edges::{self, RawEdge},
     graph::On,
     ports::PortMap,
-    read::{self, FRAGMENTS_KEY},
-    yaml::{self, Kind, Tree},
+    read::{self, FRAGMENTS_KEY, RawFlow},
+    yaml::{Kind, Span, Tree},
 };
 
 /// The number of characters of a line up to which edges are joined to a chain.
@@ -33,54 +42,116 @@ pub enum EdgeForm {
 }
 
 /// The result of [`rewrite_edges`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rewritten {
     /// The new text of the flow.
     pub text: String,
-    /// The number of items of the lists `edges` that were rewritten.
+    /// The number of items of the lists `edges` that were rewritten, and of edges of the keys `after` that were moved.
     pub changed: usize,
-    /// The lines of the items that keep their form, because the other form cannot express them, or because a comment or
-    /// a line break stands inside them, or because they belong to a fragment.
-    pub kept: Vec<usize>,
+    /// The items and the keys `after` that keep their form, because the other form cannot express them, or because a
+    /// comment or a line break stands inside them.
+    pub kept: Vec<Kept>,
 }
 
-/// Rewrites all edges in the lists `edges` of a flow and its bodies. In the short form, an edge without a condition
-/// that begins where the one before it ends is joined to it, up to 100 characters in a line. The key `after` of nodes
-/// and the edges of fragments stay. `graph` is the graph of the flow. The caller checks the new text, and that it gives
-/// the [same graph](is_same). A flow in another dialect stays as it is.
+/// The place of an edge that keeps its form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// The line in the given text, from 1.
+    pub line: usize,
+    /// The line in the new text.
+    pub new_line: usize,
+}
+
+/// A part of the text in which edges are rewritten: the flow, or a fragment.
+struct Part<'a> {
+    ports: PortMap<'a>,
+    doubles: HashSet<Key>,
+}
+
+/// A place in the text, and what happens to it.
+enum Piece<'t> {
+    /// An item of a list `edges` in a part with this index.
+    Item(usize, &'t Tree),
+    Change(Change),
+    /// A key `after` that stays.
+    Stays(Span),
+}
+
+impl Piece<'_> {
+    fn start(&self) -> usize {
+        match self {
+            Piece::Item(_, item) => item.span.start,
+            Piece::Change(change) => change.range.start,
+            Piece::Stays(span) => span.start,
+        }
+    }
+}
+
+/// Rewrites all edges of a flow, of its fragments, and of the bodies in them. In the short form, an edge without a
+/// condition that begins where the one before it ends is joined to it, up to 100 characters in a line, and the keys
+/// `after` of nodes stay. In the long form, the edges of `after` move to the front of the list `edges`. `graph` is the
+/// graph of the flow. The caller checks the new text, and that it gives the [same graph](is_same). A flow in another
+/// dialect stays as it is.
 pub fn rewrite_edges(source: &Source, form: EdgeForm, graph: &Graph) -> Rewritten {
-    let mut rewritten = Rewritten { text: String::with_capacity(source.text.len()), changed: 0, kept: Vec::new() };
+    let mut rewritten = Rewritten { text: String::with_capacity(source.text.len()), ..Rewritten::default() };
     let Some(tree) = crate::tree(source).filter(|tree| tree.member("nodes").is_some()) else {
         return Rewritten { text: source.text.clone(), ..rewritten };
     };
     // The text has been checked before.
     let mut diagnostics = Diagnostics::new(&source.name, &source.text, CheckMode::Stored);
-    let flow = read::read(&tree, &mut diagnostics);
-    // The graph has the nodes of the fragments, too, and a use is a scope in it.
-    let by_id: HashMap<_, _> = graph.nodes.iter().map(|node| (node.id.as_str(), &node.node_type)).collect();
-    let types: Vec<_> = flow.nodes.iter().map(|node| by_id.get(node.id.as_str()).map(|kind| (*kind).clone())).collect();
-    let mut ports = PortMap::new(&flow.nodes, &types);
-    let mut items = Vec::new();
-    collect_items(&tree, &mut items);
-    items.sort_by_key(|item| item.span.start);
-    let doubles = doubles(&flow.edges);
+    let fragments = tree.member(FRAGMENTS_KEY).map(Tree::values).unwrap_or_default();
+    let written: Vec<_> = iter::once(&tree).chain(fragments).collect();
+    let flows: Vec<_> = written.iter().map(|part| read::read(part, &mut diagnostics)).collect();
+    let kinds = Kinds::new(graph);
+    let types: Vec<_> = flows.iter().enumerate().map(|(part, flow)| kinds.of_nodes(flow, part == 0)).collect();
+    let mut parts: Vec<_> = flows.iter().zip(&types).map(|(flow, types)| Part::new(flow, types)).collect();
     let rewriter = Rewriter { text: &source.text, form, is_json: source.text.trim_start().starts_with('{') };
-    let ends: Vec<_> = items.iter().skip(1).map(|item| item.span.start).chain([source.text.len()]).collect();
+    let mut pieces = Vec::new();
+    for (part, tree) in written.iter().enumerate() {
+        let mut graphs = Vec::new();
+        collect_graphs(tree, &mut graphs);
+        for graph in graphs {
+            if form == EdgeForm::Long {
+                let moved = move_edges(&rewriter, graph, &mut diagnostics);
+                rewritten.changed += moved.edges;
+                pieces.extend(moved.changes.into_iter().map(Piece::Change));
+                pieces.extend(moved.kept.into_iter().map(Piece::Stays));
+            }
+            pieces.extend(items(graph).map(|item| Piece::Item(part, item)));
+        }
+    }
+    // Edges that are added stand before the item at the same place.
+    pieces.sort_by_key(Piece::start);
+    let ends: Vec<_> = pieces.iter().skip(1).map(Piece::start).chain([source.text.len()]).collect();
     let mut copied = 0;
+    let mut kept = Vec::new();
     // The last node of the item before, if another edge may be joined to it.
     let mut chain: Option<String> = None;
-    for (item, end) in items.into_iter().zip(ends) {
+    for (piece, end) in pieces.into_iter().zip(ends) {
+        let (part, item) = match piece {
+            Piece::Item(part, item) => (&mut parts[part], item),
+            Piece::Change(change) => {
+                rewritten.text.push_str(&source.text[copied..change.range.start]);
+                rewritten.text.push_str(&change.text);
+                copied = change.range.end;
+                continue;
+            }
+            Piece::Stays(span) => {
+                kept.push((span, copied, rewritten.text.len()));
+                continue;
+            }
+        };
         let is_rewritten = is_map(item) == (form == EdgeForm::Short);
         if !is_rewritten && form == EdgeForm::Long {
             continue;
         }
         let mut edges = Vec::new();
         edges::read_item(item, &mut edges, &mut diagnostics);
-        ports.resolve(&mut edges, &mut diagnostics);
+        part.ports.resolve(&mut edges, &mut diagnostics);
         let open = chain.take();
-        let is_double = form == EdgeForm::Short && edges.iter().any(|edge| doubles.contains(&key(edge)));
+        let is_double = form == EdgeForm::Short && edges.iter().any(|edge| part.doubles.contains(&key(edge)));
         let Some(range) = rewriter.range(item, end).filter(|range| range.start >= copied && !is_double) else {
-            rewritten.kept.extend(is_rewritten.then_some(item.span.line));
+            kept.extend(is_rewritten.then_some((item.span, copied, rewritten.text.len())));
             continue;
         };
         let gap = &source.text[copied..range.start];
@@ -93,33 +164,73 @@ pub fn rewrite_edges(source: &Source, form: EdgeForm, graph: &Graph) -> Rewritte
                 continue;
             }
         }
-        let written = edges.iter().map(|edge| rewriter.write(edge, &mut ports)).collect::<Option<Vec<_>>>();
-        rewritten.text.push_str(gap);
+        let written = edges.iter().map(|edge| rewriter.write(edge, &mut part.ports)).collect::<Option<Vec<_>>>();
         match written.filter(|_| is_rewritten) {
             Some(written) => {
+                rewritten.text.push_str(gap);
                 rewritten.text.push_str(&written.join(&rewriter.separator(range.start)));
                 rewritten.changed += 1;
             }
             None => {
+                kept.extend(is_rewritten.then_some((item.span, copied, rewritten.text.len())));
+                rewritten.text.push_str(gap);
                 rewritten.text.push_str(&source.text[range.clone()]);
-                rewritten.kept.extend(is_rewritten.then_some(item.span.line));
             }
         }
         copied = range.end;
     }
     rewritten.text.push_str(&source.text[copied..]);
-    rewritten.kept.extend(lines_in_fragments(&tree, form));
-    rewritten.kept.sort_unstable();
+    rewritten.kept = kept_lines(&kept, &rewritten.text);
     rewritten
 }
 
-/// Returns the lines of the items in fragments that are not in a form.
-fn lines_in_fragments(tree: &Tree, form: EdgeForm) -> Vec<usize> {
-    let fragments = tree.member(FRAGMENTS_KEY).map(Tree::values).unwrap_or_default();
-    let mut items = Vec::new();
-    fragments.into_iter().for_each(|fragment| collect_items(fragment, &mut items));
-    items.retain(|item| is_map(item) == (form == EdgeForm::Short));
-    items.into_iter().map(|item| item.span.line).collect()
+/// Returns the lines of the places that keep their text. Each comes with a place before it in the given text, and the same
+/// place in the new text.
+fn kept_lines(kept: &[(Span, usize, usize)], text: &str) -> Vec<Kept> {
+    let (mut line, mut counted) = (1, 0);
+    let new_line = |(span, before, after): &(Span, usize, usize)| {
+        let at = (after + span.start - before).min(text.len());
+        line += text.as_bytes()[counted..at].iter().filter(|byte| **byte == b'\n').count();
+        counted = at;
+        Kept { line: span.line, new_line: line }
+    };
+    kept.iter().map(new_line).collect()
+}
+
+impl<'a> Part<'a> {
+    fn new(flow: &'a RawFlow<'_>, types: &'a [Option<Arc<NodeType>>]) -> Part<'a> {
+        Part { ports: PortMap::new(&flow.nodes, types), doubles: doubles(&flow.edges) }
+    }
+}
+
+/// The types of the nodes of a graph.
+struct Kinds<'g> {
+    by_id: HashMap<&'g str, &'g Arc<NodeType>>,
+    /// By the name of the type; `None` if the flow uses several versions of it.
+    by_name: HashMap<&'g str, Option<&'g Arc<NodeType>>>,
+}
+
+impl<'g> Kinds<'g> {
+    fn new(graph: &'g Graph) -> Kinds<'g> {
+        let mut kinds = Kinds { by_id: HashMap::new(), by_name: HashMap::new() };
+        for node in &graph.nodes {
+            let kind = &node.node_type;
+            kinds.by_id.insert(node.id.as_str(), kind);
+            let known = kinds.by_name.entry(&kind.name).or_insert(Some(kind));
+            *known = known.filter(|known| known.version == kind.version);
+        }
+        kinds
+    }
+
+    /// Returns the types of the nodes of the flow itself, or of a fragment, as far as they are known. A use of a fragment is
+    /// a scope in the graph.
+    fn of_nodes(&self, flow: &RawFlow<'_>, is_flow: bool) -> Vec<Option<Arc<NodeType>>> {
+        let kind = |node: &read::RawNode<'_>| match is_flow {
+            true => self.by_id.get(node.id.as_str()).copied(),
+            false => self.by_name.get(node.type_name.split('@').next()?).copied().flatten(),
+        };
+        flow.nodes.iter().map(|node| kind(node).cloned()).collect()
+    }
 }
 
 /// All that distinguishes an edge in a map from others: its ends, its outcome and its condition.
@@ -164,197 +275,28 @@ fn last_line_width(text: &str) -> usize {
     text.chars().rev().take_while(|sign| *sign != '\n').take(CHAIN_WIDTH + 1).count()
 }
 
-/// Returns true if two texts of a flow gave the same graph.
-pub fn is_same(before: &Graph, after: &Graph) -> bool {
-    format!("{before:?}") == format!("{after:?}")
-}
-
-/// Collects the items of the lists `edges` of a flow and of the bodies in it.
-fn collect_items<'t>(graph: &'t Tree, items: &mut Vec<&'t Tree>) {
-    items.extend(graph.member("edges").map(Tree::items).unwrap_or_default());
+/// Collects a flow or a fragment, and the bodies in it.
+fn collect_graphs<'t>(graph: &'t Tree, graphs: &mut Vec<&'t Tree>) {
+    graphs.push(graph);
     for node in graph.member("nodes").map(Tree::items).unwrap_or_default() {
         if let Some(body) = node.member("body") {
-            collect_items(body, items);
+            collect_graphs(body, graphs);
         }
     }
+}
+
+/// Returns the items of the list `edges` of a flow, a fragment or a body.
+fn items(graph: &Tree) -> impl Iterator<Item = &Tree> {
+    graph.member("edges").map(Tree::items).unwrap_or_default().iter()
 }
 
 fn is_map(item: &Tree) -> bool {
     matches!(item.kind, Kind::Map(_))
 }
 
-struct Rewriter<'a> {
-    text: &'a str,
-    form: EdgeForm,
-    /// True if the flow is written in JSON.
-    is_json: bool,
-}
-
-impl Rewriter<'_> {
-    /// Returns the bytes of an item in the text; `None` if they are not certain, or if a comment stands among them, or a tag
-    /// such as `!!map` before them. The next item begins at `next`, so that a quote which ends nowhere is not sought in the
-    /// whole text.
-    fn range(&self, item: &Tree, next: usize) -> Option<Range<usize>> {
-        let start = item.span.start;
-        let end = end_of(self.text.get(..next)?, item)?;
-        let written = self.text.get(start..end)?;
-        let has_comment =
-            outside_quotes(written).any(|(at, sign)| sign == '#' && written[..at].ends_with([' ', '\t', '\n']));
-        let before = self.text[..start].trim_end().rsplit([' ', '\t', '\n', ',', '[', '{']).next();
-        let has_tag = before.is_some_and(|before| before.starts_with('!'));
-        let read = yaml::parse(&indented(written, item.span.column));
-        let is_certain = !has_comment && !has_tag && read.is_ok_and(|read| read.json() == item.json());
-        is_certain.then_some(start..end)
-    }
-
-    /// Returns the text between two edges that take the place of one item: a new line, if only a dash stands before the item.
-    fn separator(&self, start: usize) -> String {
-        let blank = [' ', '\t'];
-        let dash = self.text[..start].trim_end_matches(blank).strip_suffix('-');
-        match dash.map(|before| before.trim_end_matches(blank)) {
-            Some(before) if before.is_empty() || before.ends_with('\n') => {
-                format!("\n{}", &self.text[before.len()..start])
-            }
-            _ => ", ".to_owned(),
-        }
-    }
-
-    /// Writes an edge; `None` if the form cannot express it.
-    fn write(&self, edge: &RawEdge<'_>, ports: &mut PortMap<'_>) -> Option<String> {
-        match self.form {
-            EdgeForm::Long => Some(self.long(edge)),
-            EdgeForm::Short => self.short(edge, ports),
-        }
-    }
-
-    fn short(&self, edge: &RawEdge<'_>, ports: &mut PortMap<'_>) -> Option<String> {
-        if edge.max_passes.is_some() || edge.orders_only {
-            return None;
-        }
-        let label = match (&edge.when, edge.on) {
-            (Some(when), On::Success) => Some(ports.label(&edge.from.0, &when.json())?),
-            (Some(_), _) => return None,
-            (None, On::Success) => None,
-            (None, On::Error) => Some("error".to_owned()),
-            (None, On::End) => Some("end".to_owned()),
-        };
-        let edge = format!("{} -> {}", edge.from.0, edge.to.0);
-        Some(match label {
-            Some(label) => Json::from(format!("{edge}: {label}")).to_text(),
-            None if self.is_json => Json::from(edge).to_text(),
-            None => edge,
-        })
-    }
-
-    fn long(&self, edge: &RawEdge<'_>) -> String {
-        let on = match edge.on {
-            On::Success => None,
-            On::Error => Some("error"),
-            On::End => Some("end"),
-        };
-        let ends = [("from", edge.from.0.as_str().into()), ("to", edge.to.0.as_str().into())];
-        let on = on.map(|on| ("on", on.into()));
-        let when = edge.when.as_ref().map(|when| ("when", when.json()));
-        let passes = edge.max_passes.map(|(number, _)| (MAX_PASSES_KEY, number.into()));
-        let inbound = edge.orders_only.then(|| (INBOUND_KEY, Json::Bool(false)));
-        let edge = Json::object(ends.into_iter().chain(on).chain(when).chain(inbound).chain(passes));
-        if self.is_json { edge.to_text() } else { yaml_text(&edge) }
-    }
-}
-
-/// Returns an item as a document of its own. The first of several lines is indented like the others.
-fn indented(written: &str, column: usize) -> Cow<'_, str> {
-    match written.contains('\n') {
-        true => (" ".repeat(column.saturating_sub(1)) + written).into(),
-        false => written.into(),
-    }
-}
-
-/// Returns the position after a value; `None` if it cannot be told.
-fn end_of(text: &str, tree: &Tree) -> Option<usize> {
-    let start = tree.span.start;
-    let rest = text.get(start..)?;
-    match (&tree.kind, rest.chars().next()?) {
-        (Kind::Map(_) | Kind::List(_), '{' | '[') => end_of_brackets(rest).map(|end| start + end),
-        (Kind::Map(entries), _) => end_of(text, &entries.last()?.value),
-        (Kind::List(items), _) => end_of(text, items.last()?),
-        (Kind::Scalar(_), quote @ ('"' | '\'')) => end_of_quoted(rest, quote).map(|end| start + end),
-        (Kind::Scalar(_), _) => {
-            let length = rest.char_indices().nth(tree.span.len.checked_sub(1)?)?;
-            Some(start + length.0 + length.1.len_utf8())
-        }
-    }
-}
-
-/// Returns the position after the bracket that closes the first one of a text.
-fn end_of_brackets(text: &str) -> Option<usize> {
-    let mut depth = 0;
-    outside_quotes(text).find_map(|(at, sign)| {
-        match sign {
-            '{' | '[' => depth += 1,
-            '}' | ']' => depth -= 1,
-            _ => {}
-        }
-        (depth == 0).then(|| at + sign.len_utf8())
-    })
-}
-
-/// Returns the signs of a text that stand outside of quoted texts, with their positions. Ends at a quote that is not
-/// closed. A quote inside a plain text begins nothing.
-fn outside_quotes(text: &str) -> impl Iterator<Item = (usize, char)> {
-    let mut at = 0;
-    iter::from_fn(move || {
-        loop {
-            let sign = text[at..].chars().next()?;
-            let begins = matches!(sign, '"' | '\'') && text[..at].ends_with([' ', ',', ':', '{', '[', '\n']);
-            if !begins {
-                at += sign.len_utf8();
-                return Some((at - sign.len_utf8(), sign));
-            }
-            at += end_of_quoted(&text[at..], sign)?;
-        }
-    })
-}
-
-/// Returns the position after the quote that closes a quoted text. In single quotes, two of them are one sign.
-fn end_of_quoted(text: &str, quote: char) -> Option<usize> {
-    let mut signs = text.char_indices().skip(1).peekable();
-    while let Some((at, sign)) = signs.next() {
-        if sign == '\\' && quote == '"' {
-            signs.next();
-        } else if sign == quote {
-            if quote == '\'' && signs.next_if(|(_, next)| *next == quote).is_some() {
-                continue;
-            }
-            return Some(at + 1);
-        }
-    }
-    None
-}
-
-/// Writes a value as YAML on one line.
-fn yaml_text(value: &Json) -> String {
-    match value {
-        Json::Object(members) => {
-            let members: Vec<_> = members.iter().map(|(key, member)| format!("{key}: {}", yaml_text(member))).collect();
-            format!("{{ {} }}", members.join(", "))
-        }
-        Json::String(text) if is_plain(text) => text.to_string(),
-        other => other.to_text(),
-    }
-}
-
-/// Returns true if a text needs no quotes: YAML reads it as a text.
-fn is_plain(text: &str) -> bool {
-    let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    text.starts_with(|c: char| c.is_ascii_alphabetic())
-        && text.chars().all(is_word)
-        && yaml::parse(text).is_ok_and(|read| read.text() == Some(text))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{CHAIN_WIDTH, EdgeForm, Rewriter, collect_items, indented, last_line_width};
+    use super::{CHAIN_WIDTH, EdgeForm, Rewriter, items, last_line_width, text::indented};
     use crate::yaml;
 
     /// A line may have 50,000 edges, so no step may read or write the line for each of them.
@@ -372,8 +314,7 @@ mod tests {
     fn open_quotes_end_at_the_next_item() {
         let text = "edges: [{ a: { b: { c: it 's } } }, { a: { b: it 's, c: 1 } }, a -> b, { d: 1 }]";
         let tree = yaml::parse(text).unwrap_or_else(|error| panic!("{}", error.message));
-        let mut items = Vec::new();
-        collect_items(&tree, &mut items);
+        let items: Vec<_> = items(&tree).collect();
         let rewriter = Rewriter { text, form: EdgeForm::Short, is_json: false };
         let starts: Vec<_> = items.iter().map(|item| item.span.start).chain([text.len()]).collect();
         let ranges = items.iter().zip(&starts[1..]).map(|(item, next)| Some(&text[rewriter.range(item, *next)?]));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use flowcell_contract::{Catalog, Json, Lookup, MarkKind, NodeType, TypeRef};
+use indexmap::IndexMap;
 
 use crate::{
     diagnostic::{Diagnostics, did_you_mean},
@@ -44,6 +45,26 @@ pub(crate) fn node_type(
             diagnostics.error("unknown_type", node.type_span, message, help);
             None
         }
+    }
+}
+
+/// Warns of types that their packs call deprecated, at the first node of each type.
+pub(crate) fn warn_of_deprecated(
+    nodes: &[RawNode<'_>],
+    types: &[Option<Arc<NodeType>>],
+    diagnostics: &mut Diagnostics<'_>,
+) {
+    let mut found: IndexMap<_, (_, &str, usize)> = IndexMap::new();
+    for (node, kind) in nodes.iter().zip(types) {
+        let Some((kind, why)) = kind.as_deref().and_then(|kind| Some((kind, kind.about.deprecated.as_deref()?))) else {
+            continue;
+        };
+        found.entry((&kind.name, &kind.version)).or_insert((node.type_span, why, 0)).2 += 1;
+    }
+    for ((name, _), (span, why, count)) in found {
+        let more = if count > 1 { format!("; {count} nodes have this type") } else { String::new() };
+        let message = format!("the node type `{name}` is deprecated{more}");
+        diagnostics.warning("deprecated_type", span, message, Some(format!("its pack says: {why}")));
     }
 }
 

@@ -70,6 +70,11 @@ impl<'t> Vars<'t> {
         }
     }
 
+    /// Returns true if the flow has a var with this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.entries.iter().any(|entry| &*entry.key == name)
+    }
+
     /// Notes that an expression reads all vars.
     pub(crate) fn note_all(&self) {
         self.read.borrow_mut().extend(self.entries.iter().map(|entry| entry.key.to_string()));

@@ -19,7 +19,15 @@ fn folder(name: &str) -> PathBuf {
 
 fn catalog() -> Catalog {
     golden::catalog(
-        &["catalog.yaml", "another-pack.yaml", "http-pack.yaml", "control-pack.yaml", "data-pack.yaml"].map(folder),
+        &[
+            "catalog.yaml",
+            "another-pack.yaml",
+            "http-pack.yaml",
+            "control-pack.yaml",
+            "data-pack.yaml",
+            "old-pack.yaml",
+        ]
+        .map(folder),
     )
 }
 

@@ -48,6 +48,26 @@ fn found(text: &str) -> Vec<(&'static str, usize)> {
     check(text).diagnostics.iter().map(|diagnostic| (diagnostic.code, diagnostic.location.line)).collect()
 }
 
+/// A literal argument that a fragment passes on has to fit the parameter of the other fragment, too.
+#[test]
+fn literal_arguments_are_checked_through_all_fragments() {
+    let text = |count: &str| {
+        format!(
+            "flow: {{ name: f, input: {{ n: x }} }}\nfragments:\n  outer:\n    params: {{ n: {{}}, all: {{}} }}\n    nodes:\n    \
+             - {{ id: one, use: inner, with: {{ n: \"{{{{ params.n }}}}\" }} }}\n    \
+             - {{ id: two, use: inner, with: {{ n: \"{{{{ params.all.first }}}}\" }} }}\n  \
+             inner:\n    params: {{ n: {{ type: string }} }}\n    \
+             nodes: [{{ id: a, type: test.noop, input: {{ value: \"{{{{ params.n }}}}\" }} }}]\n\
+             nodes: [{{ id: u, use: outer, with: {{ n: {count}, all: {{ first: {count} }} }} }}]\n"
+        )
+    };
+    assert_eq!(found(&text("5")), [("wrong_argument", 6), ("wrong_argument", 7)]);
+    let message = check(&text("5")).diagnostics[0].message.clone();
+    assert!(message.contains("5 is not of type \"string\"") && message.contains("(in the use `u`"), "{message}");
+    assert_eq!(found(&text("five")), []);
+    assert_eq!(found(&text("\"{{ flow.input.n }}\"")), []);
+}
+
 #[test]
 fn names_change_in_all_parts_of_a_fragment() {
     let short = r#"

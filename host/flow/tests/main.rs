@@ -9,6 +9,7 @@ mod explain;
 mod fragments;
 mod golden;
 mod layout;
+mod rewriting;
 mod scripts;
 mod short_forms;
 mod steps;

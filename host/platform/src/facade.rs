@@ -154,6 +154,11 @@ impl Host {
         loading::reload_packs(self)
     }
 
+    /// Returns the README of a pack of this host. Returns `None` if it has none, or once a run has used the pack.
+    pub fn pack_readme(&self, pack: &Digest) -> Option<String> {
+        loading::pack_readme(self, pack)
+    }
+
     /// Returns the size of the component of a pack in bytes. Returns `None` if this host does not have the pack.
     pub fn pack_size(&self, pack: &Digest) -> Option<usize> {
         loading::pack_size(self, pack)

@@ -57,6 +57,11 @@ const TURN: (&str, &str) = ("form-turn", "turn");
 const TRIGGER_INPUT: &str = "trigger";
 /// Maximum number of characters of the name of a member in a message.
 const MAX_SHOWN_CHARS: usize = 64;
+/// The time in milliseconds for which a counted start is left to the process that has counted it. Afterwards another request
+/// with the same key goes on with it, without another use.
+pub const STARTING_MS: u64 = 30_000;
+/// Maximum number of counted starts that the document of a link remembers, the latest ones.
+pub const MAX_STARTING: usize = 64;
 /// Maximum number of tries of a write while other processes change the same document.
 const MAX_TRIES: usize = 64;
 
@@ -82,6 +87,24 @@ pub struct FormLink {
     pub prefill: Value,
     /// The creator: the id of a token, or `operator`.
     pub by: String,
+}
+
+/// The document of a link: the link, and the latest starts that it has counted. A use and the run that it counts for change in
+/// one write, so that processes that receive one request at the same moment count one use.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct StoredLink {
+    #[serde(flatten)]
+    link: FormLink,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    starting: Vec<Starting>,
+}
+
+/// A start that a link has counted.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Starting {
+    run: RunId,
+    /// The time at which a process has taken the start over.
+    since: u64,
 }
 
 impl FormLink {
@@ -183,6 +206,8 @@ pub struct ShownForm {
 pub enum FormStart {
     /// An earlier request with the same key has started it.
     Known(RunId),
+    /// Another process has just counted the use of the same request, and is about to start it.
+    Underway(RunId),
     /// The use of the link is counted. The caller admits the run, or gives the use back.
     New(Box<FlowRunner>),
 }
@@ -284,7 +309,8 @@ impl Forms<'_> {
         if self.0.knows(&run)? {
             return Ok(FormStart::Known(run));
         }
-        if link.used >= link.uses {
+        // A request that has used the link up may come a second time.
+        if link.used >= link.uses && !self.is_starting(&link.id, &run)? {
             return Err(FormError::Used);
         }
         if input.to_string().len() > MAX_INPUT_BYTES {
@@ -313,32 +339,61 @@ impl Forms<'_> {
         if !runner.is_new() {
             return Ok(FormStart::Known(run));
         }
-        match self.count_use(&link.id, true) {
-            // Another process may have counted the use of the same request.
-            Err(FormError::Used) if self.0.knows(&run)? => Ok(FormStart::Known(run)),
-            counted => counted.map(|()| FormStart::New(Box::new(runner))),
+        match self.count_use(&link.id, &run)? {
+            true => Ok(FormStart::New(Box::new(runner))),
+            false => Ok(FormStart::Underway(run)),
         }
     }
 
-    /// Gives the use of a run back that was not admitted.
-    pub fn give_back(&self, link: &FormLink) -> Result<(), FormError> {
-        self.count_use(&link.id, false)
+    fn stored(&self, id: &str) -> Result<(StoredLink, u64), FormError> {
+        self.documents().get(LINK, id)?.ok_or(FormError::Invalid)
     }
 
-    /// Counts a use, or one less. Of several callers at the same time, each counts.
-    fn count_use(&self, id: &str, is_more: bool) -> Result<(), FormError> {
+    fn is_starting(&self, id: &str, run: &RunId) -> Result<bool, FormError> {
+        Ok(self.stored(id)?.0.starting.iter().any(|starting| starting.run == *run))
+    }
+
+    /// Returns whether a run of a form has begun.
+    pub fn has_begun(&self, run: &RunId) -> Result<bool, FormError> {
+        Ok(self.0.knows(run)?)
+    }
+
+    /// Gives the use of a run back that was not admitted.
+    pub fn give_back(&self, link: &FormLink, run: &RunId) -> Result<(), FormError> {
         for _ in 0..MAX_TRIES {
-            let (mut link, version) = self.find(id)?.ok_or(FormError::Invalid)?;
-            if self.0.now() >= link.ends {
+            let (mut stored, version) = self.stored(&link.id)?;
+            let Some(at) = stored.starting.iter().position(|starting| starting.run == *run) else { return Ok(()) };
+            stored.starting.remove(at);
+            stored.link.used = stored.link.used.saturating_sub(1);
+            if self.documents().put(LINK, &link.id, Some(&stored), version)? {
+                return Ok(());
+            }
+        }
+        Err(DocumentError::Changed(link.id.clone()).into())
+    }
+
+    /// Counts the use of a run. Of several callers at the same time with other runs, each counts. Of those with the same run,
+    /// one counts, and the others get false. A start that no process has begun for [`STARTING_MS`] is taken over.
+    fn count_use(&self, id: &str, run: &RunId) -> Result<bool, FormError> {
+        for _ in 0..MAX_TRIES {
+            let (mut stored, version) = self.stored(id)?;
+            let (now, link) = (self.0.now(), &mut stored.link);
+            if now >= link.ends {
                 return Err(FormError::Ended(link.ends));
             }
-            link.used = match is_more {
-                true if link.used >= link.uses => return Err(FormError::Used),
-                true => link.used + 1,
-                false => link.used.saturating_sub(1),
-            };
-            if self.documents().put(LINK, id, Some(&link), version)? {
-                return Ok(());
+            match stored.starting.iter_mut().find(|starting| starting.run == *run) {
+                Some(starting) if now < starting.since.saturating_add(STARTING_MS) => return Ok(false),
+                Some(starting) => starting.since = now,
+                None if link.used >= link.uses => return Err(FormError::Used),
+                None => {
+                    link.used += 1;
+                    stored.starting.push(Starting { run: run.clone(), since: now });
+                    let excess = stored.starting.len().saturating_sub(MAX_STARTING);
+                    stored.starting.drain(..excess);
+                }
+            }
+            if self.documents().put(LINK, id, Some(&stored), version)? {
+                return Ok(true);
             }
         }
         Err(DocumentError::Changed(id.to_owned()).into())

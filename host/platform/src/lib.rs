@@ -87,7 +87,7 @@ pub use drive::{channels, fleet, reload, run_locks, sessions, supervisor, trigge
 pub use flowcell_contract as contract;
 pub use flowcell_contract::{Catalog, Json, Manifest, NodeType, RunId, similar};
 pub use flowcell_engine::{
-    Cost, Inspection, Limits, PackErrorKind, Profile, compile, embed, end_runtime, inspect, is_reserved,
+    Cost, Inspection, Limits, PackErrorKind, Profile, compile, embed, embed_readme, end_runtime, inspect, is_reserved,
 };
 pub use flowcell_flow::schema::{agentic as agentic_schema, steps as steps_schema};
 pub use flowcell_flow::{
@@ -126,7 +126,9 @@ pub use host::{Host, HostBuilder, agentic};
 pub use library::service::{FlowError, FlowService, StepLine};
 pub use library::versions::{self, FlowVersion, MoveError, NoVersion, RetryError};
 pub use library::{FlowEntry, FlowFiles, FlowLibrary, FlowSource, LibraryError, PostedFlow, PushError, StoredFlow};
-pub use operate::{account, audit, identity, policy, quota::QuotaError, retention, usage, vault};
+pub use operate::{
+    account, address, audit, identity, pkce, policy, quota::QuotaError, retention, settings_file, usage, vault,
+};
 pub use runs::{agents, facts, inbox, inputs, timeline, tree, waiting};
 pub use world::measure::Probe;
 pub use world::simulate::Simulate;

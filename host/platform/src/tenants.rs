@@ -8,7 +8,7 @@
 //! | listed | the tenants whose runs are driven |
 //! | token_use, refusals | the last use of tokens, and warnings before they expire; the rejected tokens in the audit log |
 //! | [`audit`] | audit logs, a hash chain for each tenant |
-//! | [`login`] | logins of browsers, with one-time codes |
+//! | [`login`] | logins of browsers and of commands, with one-time codes |
 //! | [`accounts`] | accounts of people identified by an issuer, and their sessions |
 //! | [`deletion`] | the removal of a tenant |
 //! | [`retention`] | the removal of old runs by rules |
@@ -48,7 +48,7 @@ use crate::{
         account::{AccountRefusal, Granted, Subject},
         audit::{AUDIT, append, key},
         documents::{DocumentError, Documents, read, to_json},
-        identity::{AuthError, Caller, Identify, Login, OwnToken, Refusal},
+        identity::{AuthError, Caller, Identify, Login, LoginClient, OwnToken, Refusal},
         policy::{OPERATORS, POLICY, Policy},
         record::{TENANT, TenantRecord},
         usage::Used,
@@ -465,8 +465,8 @@ impl Identify for Tenants {
         token::token_ends(self, now).map_err(|error| error.to_store_error())
     }
 
-    fn log_in(&self, proof: &str) -> Result<Login, AuthError> {
-        login::log_in(self, proof)
+    fn log_in(&self, proof: &str, client: LoginClient<'_>) -> Result<Login, AuthError> {
+        login::log_in(self, proof, client)
     }
 
     fn log_out(&self, caller: &Caller) -> Result<(), AuthError> {

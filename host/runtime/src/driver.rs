@@ -71,7 +71,7 @@ use crate::{
     fact::Write,
     hub::{Channel, Command, Hub},
     limits::{MAX_QUEUED_COMMANDS, MAX_RUN_BYTES},
-    live::{LivePermit, Starting},
+    live::LivePermit,
     outstanding::Timer,
     ports::{Change, Pin, Record, StageError, StoreError, Unit},
     publish::Projector,
@@ -171,9 +171,9 @@ impl Driver {
         self.outbox.set_channels(channels);
     }
 
-    /// Keeps `starting` until the store lists the new run, so that the run counts as started until then.
-    pub(crate) fn hold_starting(&mut self, starting: Starting) {
-        self.outbox.starting = Some(starting);
+    /// Keeps a value until the store lists the new run.
+    pub(crate) fn hold_until_listed(&mut self, held: Box<dyn Send>) {
+        self.outbox.until_listed.push(held);
     }
 
     pub(crate) fn has_permit(&self) -> bool {
@@ -433,7 +433,7 @@ impl Driver {
         while let Some(effect) = self.outbox.next_effect() {
             match effect {
                 OnDurable::Publish(unit) => {
-                    self.outbox.starting = None;
+                    self.outbox.until_listed.clear();
                     self.outbox.publish(&unit);
                 }
                 OnDurable::Follow(_) => {}

@@ -1,5 +1,6 @@
 //! The start of runs.
 
+mod again;
 mod definition;
 mod migrate;
 mod newer;
@@ -381,7 +382,7 @@ impl FlowRunner {
 
     /// Keeps `starting` until the store lists the new run, so that the run counts as started until then.
     pub fn count_as(&mut self, starting: Starting) {
-        self.driver.hold_starting(starting);
+        self.driver.hold_until_listed(Box::new(starting));
     }
 
     /// Waits for a live permit if the run has a parent run. If the permit is refused, the run has not begun.

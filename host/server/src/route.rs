@@ -88,6 +88,7 @@ fn table() -> Vec<Row> {
         (Open, routes!(document::openapi)),
         (Known, routes!(me::me)),
         (Open, routes!(login::log_in)),
+        (Open, routes!(login::log_in_command)),
         (Open, routes!(login::log_out)),
         (Known, routes!(login::create_code)),
         (Open, routes!(sign_in::issuers)),
@@ -186,7 +187,8 @@ fn table() -> Vec<Row> {
         (Needs(Scope::Admin), routes!(tokens::create)),
         (Needs(Scope::Admin), routes!(tokens::revoke)),
         (Needs(Scope::AdminRead), routes!(admin::tenants)),
-        (Needs(Scope::AdminRead), routes!(admin::runs)),
+        (Needs(Scope::AdminRead), routes!(admin::all_runs)),
+        (Needs(Scope::AdminRead), routes!(admin::tenant_runs)),
         (Needs(Scope::AdminRead), routes!(processes::show)),
         (Needs(Scope::AdminWrite), routes!(admin::enable)),
         (Needs(Scope::AdminWrite), routes!(admin::disable)),
@@ -299,7 +301,7 @@ fn admit(State((app, access)): State<(Arc<App>, Access)>, mut request: Request, 
                     Access::Needs(scope) => Some(scope),
                     _ => None,
                 };
-                let token = credential(&app, &request).map(str::to_owned);
+                let token = app.cookie.credential(request.uri().path(), request.headers()).map(str::to_owned);
                 let from = request.extensions().get().map(|ClientAddr(from)| *from);
                 let (caller, place) = match authorize(&app, token.as_deref(), from, scope).await {
                     Ok(admitted) => admitted,
@@ -455,18 +457,6 @@ pub(super) async fn hold_page(State(app): State<Arc<App>>, request: Request, nex
 fn client_as_tenant(request: &Request) -> Tenant {
     let address = request.extensions().get().map(|ClientAddr(from)| counted_address(*from).to_string());
     address.unwrap_or_default().as_str().into()
-}
-
-/// Returns the token of a request: in its header, or else in the cookie of a browser.
-fn credential<'a>(app: &App, request: &'a Request) -> Option<&'a str> {
-    let of_header = request.headers().contains_key(header::AUTHORIZATION);
-    if of_header { bearer(request) } else { app.cookie.token(request.uri().path(), request.headers()) }
-}
-
-fn bearer(request: &Request) -> Option<&str> {
-    let header = request.headers().get(header::AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, token) = header.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
 async fn unknown_route(uri: Uri) -> ApiError {

@@ -2,7 +2,8 @@
 //!
 //! * [`Reference`] names an artifact in a registry: `ghcr.io/acme/greet@1.2.0`.
 //! * [`Registry`] lists, pulls and pushes the versions of one repository.
-//! * [`Artifact`] is a pack in a registry: one component, described as other tools for WebAssembly expect it.
+//! * [`Artifact`] is a pack in a registry: one component, described as other tools for WebAssembly expect it. Or it is a
+//!   document of another type.
 //! * [`Credentials`] are for one registry alone.
 //! * [`download`] gets a file by its URL.
 //!
@@ -38,7 +39,7 @@ use flowcell_contract::Failure;
 
 use self::wire::{Ask, Wire};
 pub use self::{
-    artifact::Artifact,
+    artifact::{Artifact, Content},
     credentials::Credentials,
     realm::Realm,
     reference::{Reference, Wanted},

@@ -1,6 +1,15 @@
 //! The node `control.foreach`: runs its body once for each item or batch of a list.
 
+use std::ops::Range;
+
 use flowcell_sdk::{FanOut, prelude::*};
+
+/// Maximum number of bytes of all batches as JSON. An answer of a node has no room for more.
+const MAX_BATCH_BYTES: usize = (4 << 20) - (1 << 10);
+/// Maximum number of values in all batches. The host reads no more of an answer.
+const MAX_BATCH_VALUES: usize = 999_000;
+/// The number of values that a list or an object counts as.
+const CONTAINER: usize = 6;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -99,8 +108,50 @@ fn batches(task: &Task) -> Result<Option<Vec<Vec<Value>>>> {
     count(task)?;
     let list: Vec<Value> = task.input_at("/list")?.unwrap_or_default();
     let starts = (0..batching.count(list.len())).map(|batch| batch * batching.step);
-    let batches = starts.map(|start| list[start..list.len().min(start.saturating_add(batching.size))].to_vec());
-    Ok(Some(batches.collect()))
+    let parts: Vec<_> = starts.map(|start| start..list.len().min(start.saturating_add(batching.size))).collect();
+    require_room(&list, &parts, &batching)?;
+    Ok(Some(parts.into_iter().map(|part| list[part].to_vec()).collect()))
+}
+
+/// Fails if the batches are too large for the answer of the node, before they are made.
+fn require_room(list: &[Value], parts: &[Range<usize>], batching: &Batching) -> Result<()> {
+    // The bytes and values of all items before each item, with a comma behind each.
+    let (mut before, mut sum) = (vec![(0, 0)], (0, 0));
+    for item in list {
+        sum.0 += serde_json::to_string(item).map_or(0, |text| text.len()) + 1;
+        sum.1 += values(item) + 1;
+        before.push(sum);
+    }
+    let (mut bytes, mut values) = (0_usize, 0_usize);
+    for part in parts {
+        let (from, to) = (before[part.start], before[part.end]);
+        bytes = bytes.saturating_add(to.0 - from.0 + 2);
+        values = values.saturating_add(to.1 - from.1 + CONTAINER);
+    }
+    if bytes <= MAX_BATCH_BYTES && values <= MAX_BATCH_VALUES {
+        return Ok(());
+    }
+    let advice = match batching.step < batching.size {
+        true => "set a larger `batchStep`, so that fewer batches have the same items, or batch a list of ids",
+        false => "batch a list of ids, and read what belongs to them in the body",
+    };
+    let message = format!(
+        "the {} batches of the {} items at `/list` are too large together: {bytes} bytes of JSON (at most \
+         {MAX_BATCH_BYTES}), {values} values (at most {MAX_BATCH_VALUES}, of which a list or an object is {CONTAINER}); \
+         {advice}",
+        parts.len(),
+        list.len()
+    );
+    Err(Failure::new("output_too_large", message))
+}
+
+/// Returns the number of values in a value as the host counts them, without the value itself.
+fn values(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => CONTAINER + items.iter().map(|item| values(item) + 1).sum::<usize>(),
+        Value::Object(members) => CONTAINER + members.values().map(|member| values(member) + 1).sum::<usize>(),
+        _ => 0,
+    }
 }
 
 fn number_of_passes(task: &Task) -> Result<u32> {

@@ -53,12 +53,45 @@ fn a_failure_has_the_code_and_the_details_of_the_flow() {
     assert_eq!((&*plain.code, plain.details, plain.retryable), ("failed", None, false));
 }
 
+/// Batches that have no room in the answer of the node are refused before they are made, with what to change.
+#[test]
+fn batches_that_are_too_large_are_refused() {
+    let run = |input: Value| match testing::run(crate::run_node, "control.foreach", Given { input, ..Given::default() })
+    {
+        Outcome::Failure(failure) => Some((failure.code.to_string(), failure.message.to_string())),
+        _ => None,
+    };
+    let texts = |count: usize, bytes: usize| vec!["x".repeat(bytes); count];
+    let numbers = |count: usize| vec![1; count];
+    assert_eq!(run(json!({ "list": texts(40, 100_000), "batchSize": 10 })), None);
+    assert_eq!(run(json!({ "list": numbers(100_000), "batchSize": 50_000 })), None);
+    for (input, parts) in [
+        (
+            json!({ "list": texts(50, 100_000), "batchSize": 10 }),
+            ["the 5 batches of the 50 items", "batch a list of ids"],
+        ),
+        // 50 million items.
+        (
+            json!({ "list": numbers(10_000), "batchSize": 9_000, "batchStep": 1 }),
+            ["the 1001 batches of the 10000 items", "larger `batchStep`"],
+        ),
+        (
+            json!({ "list": vec![json!([]); 150_000], "batchSize": 2, "batchStep": 1 }),
+            ["values (at most 999000, of which a list or an object is 6)", "larger `batchStep`"],
+        ),
+    ] {
+        let (code, message) = run(input).unwrap_or_default();
+        assert_eq!(code, "output_too_large");
+        assert!(parts.iter().all(|part| message.contains(part)), "{message}");
+    }
+}
+
 /// A wait for a moment pauses before it, and not from the moment on.
 #[test]
 fn a_wait_ends_at_its_moment() {
     // The task's time is 1.5 s after the beginning of 1970.
     let wait = |at: Value| resumed("control.wait", json!({ "at": at }), Value::Null, Value::Null);
-    for at in ["1970-01-01T00:00:01.5000001Z", "1970-01-01T01:00:02+01:00"] {
+    for at in ["1970-01-01T00:00:01.5000001Z", "1970-01-01T01:00:02+01:00", "1971-01-01T00:00:01.5Z"] {
         assert!(matches!(wait(json!(at)), Outcome::Pause(wakes, _) if wakes == ["after"]), "{at}");
     }
     for at in [json!("1970-01-01T00:00:01.5Z"), json!(1), json!(0)] {
@@ -68,6 +101,8 @@ fn a_wait_ends_at_its_moment() {
         json!("2026-11-26"),
         json!("2026-11-26T10:00"),
         json!("tomorrow"),
+        // More than 365 days ahead.
+        json!("1971-01-01T00:00:01.501Z"),
         json!(1.5),
         json!(-1),
         json!(null),

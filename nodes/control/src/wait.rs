@@ -3,6 +3,10 @@
 use flowcell_expr::{Json, instant_milliseconds};
 use flowcell_sdk::prelude::*;
 
+const DAY_MS: u64 = 24 * 3_600 * 1_000;
+/// The longest wait, as for timeouts.
+const MAX_DAYS: u64 = 365;
+
 #[derive(Deserialize)]
 pub(crate) struct Input {
     /// A number as JSON has it. The host refuses one above its limit.
@@ -38,6 +42,12 @@ pub(crate) fn run(task: &Task, input: Input) -> Result<Step> {
             let at = u64::try_from(instant_milliseconds(&at).map_err(refuse)?).unwrap_or_default();
             if at <= now {
                 return Ok(Output::object().with("waitedMs", Source::value(0)?).into());
+            }
+            let days = (at - now).div_ceil(DAY_MS);
+            if at - now > MAX_DAYS * DAY_MS {
+                let message =
+                    format!("input at `/at`: the moment is {days} days ahead; a wait has at most {MAX_DAYS} days");
+                return Err(Failure::invalid_input(message));
             }
             Some(at - now)
         }

@@ -1,12 +1,17 @@
 //! Finds the places of syntax errors and of uses of a name.
 
-use std::ops::ControlFlow;
+use std::{mem, ops::ControlFlow};
 
 use boa_engine::{
     Source,
     ast::{
-        Position, Spanned,
-        expression::Identifier,
+        Expression, Position, Spanned,
+        declaration::LexicalDeclaration,
+        expression::{
+            Identifier,
+            operator::{Unary, unary::UnaryOp},
+        },
+        function::{FormalParameterList, FunctionBody},
         scope::Scope,
         visitor::{VisitWith, Visitor},
     },
@@ -54,31 +59,114 @@ fn end(text: &str) -> (u32, u32) {
     (u32::try_from(lines).unwrap_or(u32::MAX), u32::try_from(column).unwrap_or(u32::MAX))
 }
 
-/// Returns the line and column of the first use of a name at or after `from`, which is also a line and a column.
-pub(crate) fn first_use(text: &str, name: &str, from: (u32, u32)) -> Option<(u32, u32)> {
-    let mut interner = Interner::default();
-    let module = Parser::new(Source::from_bytes(text)).parse_module(&Scope::new_global(), &mut interner).ok()?;
-    let mut search = Search { name: interner.get(name)?, from };
-    match module.visit_with(&mut search) {
-        ControlFlow::Break(place) => Some(place),
-        ControlFlow::Continue(()) => None,
+/// A line and a column.
+pub(crate) type Place = (u32, u32);
+
+/// Returns the place of the first use of an undeclared name at or after `from`. Leaves out the operands of `typeof`, which
+/// may be missing, and functions that declare the name.
+pub(crate) fn first_use(text: &str, name: &str, from: Place) -> Option<Place> {
+    let (uses, interner) = Uses::find(text)?;
+    let name = interner.get(name)?;
+    let is_meant = |found: &&Name| found.name == name && found.place >= from && !uses.is_declared_around(found);
+    uses.read.iter().find(is_meant).map(|found| found.place)
+}
+
+/// Returns the first variable at or after `from` that is used before the line of the same function that declares it, and
+/// the place of the use.
+pub(crate) fn first_early_use(text: &str, from: Place) -> Option<(String, Place)> {
+    let (uses, interner) = Uses::find(text)?;
+    let is_early = |read: &&Name| {
+        let mut same =
+            uses.declared.iter().filter(|other| (other.name, other.body) == (read.name, read.body)).peekable();
+        read.place >= from && same.peek().is_some() && same.all(|declared| declared.place > read.place)
+    };
+    let found = uses.read.iter().filter(is_early).min_by_key(|read| read.place)?;
+    Some((interner.resolve(found.name)?.to_string(), found.place))
+}
+
+/// A name at a place in a script.
+struct Name {
+    name: Sym,
+    place: Place,
+    /// The number of the innermost function around it; 0 outside of functions.
+    body: usize,
+}
+
+/// The names of variables in a script, in the order of the text.
+#[derive(Default)]
+struct Uses {
+    read: Vec<Name>,
+    /// The variables of `const` and `let`, and parameters.
+    declared: Vec<Name>,
+    /// The functions around each function, by their numbers; the first is the script.
+    outer: Vec<usize>,
+    /// The number of the function that is visited.
+    body: usize,
+    is_declaring: bool,
+}
+
+impl Uses {
+    fn find(text: &str) -> Option<(Uses, Interner)> {
+        let (mut interner, mut uses) = (Interner::default(), Uses { outer: vec![0], ..Uses::default() });
+        let module = Parser::new(Source::from_bytes(text)).parse_module(&Scope::new_global(), &mut interner).ok()?;
+        let _ = module.visit_with(&mut uses);
+        Some((uses, interner))
+    }
+
+    /// Returns true if a function around a name declares the name.
+    fn is_declared_around(&self, found: &Name) -> bool {
+        let mut body = found.body;
+        while body != 0 {
+            if self.declared.iter().any(|other| other.name == found.name && other.body == body) {
+                return true;
+            }
+            body = self.outer[body];
+        }
+        false
     }
 }
 
-struct Search {
-    name: Sym,
-    from: (u32, u32),
-}
+impl<'ast> Visitor<'ast> for Uses {
+    type BreakTy = ();
 
-impl<'ast> Visitor<'ast> for Search {
-    type BreakTy = (u32, u32);
-
-    fn visit_identifier(&mut self, identifier: &'ast Identifier) -> ControlFlow<(u32, u32)> {
+    fn visit_identifier(&mut self, identifier: &'ast Identifier) -> ControlFlow<()> {
         let start = identifier.span().start();
         let place = (start.line_number(), start.column_number());
-        match *identifier == self.name && place >= self.from {
-            true => ControlFlow::Break(place),
-            false => ControlFlow::Continue(()),
+        let name = Name { name: identifier.sym(), place, body: self.body };
+        if self.is_declaring { &mut self.declared } else { &mut self.read }.push(name);
+        ControlFlow::Continue(())
+    }
+
+    fn visit_function_body(&mut self, body: &'ast FunctionBody) -> ControlFlow<()> {
+        let outer = mem::replace(&mut self.body, self.outer.len());
+        self.outer.push(outer);
+        let visited = body.visit_with(self);
+        self.body = outer;
+        visited
+    }
+
+    /// The parameters precede the body, which gets the next number.
+    fn visit_formal_parameter_list(&mut self, parameters: &'ast FormalParameterList) -> ControlFlow<()> {
+        let outer = mem::replace(&mut self.body, self.outer.len());
+        self.is_declaring = true;
+        let visited = parameters.visit_with(self);
+        (self.body, self.is_declaring) = (outer, false);
+        visited
+    }
+
+    fn visit_lexical_declaration(&mut self, declaration: &'ast LexicalDeclaration) -> ControlFlow<()> {
+        for variable in declaration.variable_list().as_ref() {
+            self.is_declaring = true;
+            let visited = variable.binding().visit_with(self);
+            self.is_declaring = false;
+            visited?;
+            variable.init().map_or(ControlFlow::Continue(()), |init| self.visit_expression(init))?;
         }
+        ControlFlow::Continue(())
+    }
+
+    fn visit_unary(&mut self, unary: &'ast Unary) -> ControlFlow<()> {
+        let is_tested = unary.op() == UnaryOp::TypeOf && matches!(unary.target(), Expression::Identifier(_));
+        if is_tested { ControlFlow::Continue(()) } else { unary.visit_with(self) }
     }
 }

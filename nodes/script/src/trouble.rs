@@ -15,6 +15,8 @@ use crate::{input::Input, syntax, value};
 const MAX_MESSAGE_BYTES: usize = 2 << 10;
 /// The engine's message about an `import`.
 const NO_MODULES: &str = "module resolution is disabled for this context";
+/// The engine's message about a variable that has no value yet.
+const TOO_EARLY: &str = "ReferenceError: access of uninitialized binding";
 /// Maximum number of calls in the stack trace.
 const MAX_FRAMES: usize = 16;
 
@@ -33,6 +35,13 @@ pub(crate) fn thrown_failure(error: &JsError, Input { name, text, .. }: &Input, 
     {
         // The engine reports only the place of the enclosing code, so the name is searched from there on.
         place = syntax::first_use(text, missing, place.unwrap_or((1, 1))).or(place);
+    }
+    if message == TOO_EARLY {
+        // The engine names neither the variable nor its place.
+        let found = syntax::first_early_use(text, place.unwrap_or((1, 1)));
+        let name = found.as_ref().map_or("a variable".to_owned(), |(name, _)| format!("`{name}`"));
+        message = format!("ReferenceError: {name} is used before the line that declares it");
+        place = found.map(|(_, place)| place).or(place);
     }
     if message.contains(NO_MODULES) {
         message =

@@ -97,6 +97,8 @@ fn names_of_other_languages_are_suggested() {
             "`padstart` needs a whole number of at least 0 as `width`, not a text",
             "",
         ),
+        ("'x' | padend(-5)", "`padend` needs a whole number of at least 0 as `width`, not -5", ""),
+        ("'x' | truncate(1.5)", "`truncate` needs a whole number of at least 0 as `length`, not 1.5", ""),
         ("'2026-11-26' | dateadd(order.id)", "`dateadd` needs a text as `duration`, not a number; `order.id` is", ""),
         ("'2026-11-26' | dateadd(86400)", "`dateadd` needs a text as `duration`, not a number", ""),
         ("'2026-11-26' | dateadd('P1D', zone=order.id)", "`dateadd` needs a text as `zone`, not a number", ""),

@@ -150,6 +150,10 @@ fn encodings_stay_bounded() {
         ("'100%' | urldecode", "=\"100%\""),
         ("'http://a:99999/' | urlparts", "port"),
         ("'http://a b/' | urlparts", "no spaces"),
+        ("'http://[::1' | urlparts", "brackets is not closed"),
+        ("'http://[::1]a:5' | urlparts", "brackets is not closed"),
+        ("'http://::1]:80' | urlparts", "brackets is not closed"),
+        ("('http://[::1]' | urlparts).host", "=\"[::1]\""),
         ("('https://ex.com?x=1&y&x=%32&x' | urlparts).query", r#"={"x":["1","2",""],"y":""}"#),
         (
             "'HTTP://u:p@[::1]:80//x?#f' | urlparts",

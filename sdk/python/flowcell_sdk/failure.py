@@ -69,9 +69,24 @@ def of_host(failure: types.Failure) -> Failure:
 
 def to_host(raised: BaseException) -> types.Failure:
     """Converts any exception into a host failure. Without this, it would end the sandbox as a trap."""
-    failure = raised if isinstance(raised, Failure) else _of_exception(raised)
+    failure = _failure_in(raised) or _of_exception(raised)
     details = None if failure.details is None else text(failure.details)
     return types.Failure(failure.code, failure.message, failure.retryable, failure.retry_after_ms, details)
+
+
+def _failure_in(raised: BaseException | None) -> Failure | None:
+    """Returns the failure that this exception is, that caused it, or that is the first of its group."""
+    seen: set[int] = set()
+    while raised is not None and id(raised) not in seen:
+        if isinstance(raised, Failure):
+            return raised
+        if isinstance(raised, BaseExceptionGroup):
+            return next(filter(None, map(_failure_in, raised.exceptions)), None)
+        seen.add(id(raised))
+        reason = getattr(raised, "reason", None)
+        # `URLError` of `urllib` keeps the exception as its reason.
+        raised = raised.__cause__ or (reason if isinstance(reason, BaseException) else None)
+    return None
 
 
 def _of_exception(raised: BaseException) -> Failure:

@@ -12,6 +12,7 @@ from wit_world.imports import http
 from .failure import called
 from .file import read_text
 from .json import parsed, text as json_text
+from .queue import ended
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,13 @@ def start_send(request: Request) -> int:
     """Sends a request without waiting; `queue.next` reports the end of the call."""
     with called():
         return http.start_send(request.to_host())
+
+
+async def send_async(request: Request) -> Response:
+    """Sends a request and awaits the answer."""
+    call = start_send(request)
+    await ended(call)
+    return take_response(call)
 
 
 def take_response(call: int) -> Response:

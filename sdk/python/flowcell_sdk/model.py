@@ -9,6 +9,7 @@ from wit_world.imports import model
 
 from .failure import called
 from .json import parsed, text
+from .queue import ended
 
 
 def generate(request: dict[str, Any]) -> dict[str, Any]:
@@ -21,6 +22,11 @@ def start_generate(request: dict[str, Any]) -> int:
     """Makes a turn without waiting; `queue.next` returns the reply."""
     with called():
         return model.start_generate(text(request))
+
+
+async def generate_async(request: dict[str, Any]) -> dict[str, Any]:
+    """Makes a turn and awaits the whole reply."""
+    return await ended(start_generate(request))
 
 
 def text_of(reply: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ from wit_world.imports import services
 
 from .failure import called
 from .json import text
+from .queue import ended
 
 
 class Refusal(TypedDict):
@@ -38,3 +39,8 @@ def start_call(service: str, args: Sequence[Any] = (), *, call_id: str | None = 
     call = {"kind": "flow-service-call", "callId": service if call_id is None else call_id}
     with called():
         return services.start_call(text(call | {"service": service, "args": list(args)}))
+
+
+async def call_async(service: str, args: Sequence[Any] = ()) -> Answer:
+    """Calls a service and awaits its answer."""
+    return await ended(start_call(service, args))

@@ -9,6 +9,7 @@ from wit_world.imports import tools
 
 from .failure import called
 from .json import parsed, text
+from .queue import ended
 
 
 def find(*patterns: str) -> list[dict[str, Any]]:
@@ -29,6 +30,13 @@ def start_call(
     """Calls a tool without waiting; `queue.next` returns `{"output": …}`."""
     with called():
         return tools.start_call(_request(tool, input, tool_use_id, agent_run_id))
+
+
+async def call_async(
+    tool: str, input: Any = None, *, tool_use_id: str | None = None, agent_run_id: str | None = None
+) -> Any:
+    """Calls a tool and awaits its output."""
+    return (await ended(start_call(tool, input, tool_use_id=tool_use_id, agent_run_id=agent_run_id)))["output"]
 
 
 def _request(tool: str, input: Any, tool_use_id: str | None, agent_run_id: str | None) -> str:

@@ -16,7 +16,8 @@ const QUIET_TIME: Duration = Duration::from_millis(100);
 /// The capacity of the queue of file events.
 const EVENT_QUEUE_CAPACITY: usize = 1_024;
 /// Folders that only tools and runs write to. Changes in them are ignored.
-const IGNORED_FOLDERS: [&str; 6] = ["__pycache__", "dist", "node_modules", "target", ".flowcell", ".git"];
+const IGNORED_FOLDERS: [&str; 7] =
+    ["__pycache__", "dist", "node_modules", "python_modules", "target", ".flowcell", ".git"];
 
 /// The end of a wait.
 pub(super) enum Next {

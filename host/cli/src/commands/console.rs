@@ -1,4 +1,5 @@
-//! `flowcell console`: prints a link that opens the console of a running server, and logs its browser in.
+//! `flowcell console`: prints a link that opens the console of a running server, and logs its browser in. The server has the
+//! store of this machine, or is one elsewhere with a stored login.
 
 use std::process::Command;
 
@@ -8,13 +9,17 @@ use flowcell::{
     control::{ConsoleAccess, OwnerRequest},
     tenants::{Tenants, login},
 };
+use http::Method;
+use serde_json::json;
 use url::Url;
 
+use super::login::{connect, in_runtime};
 use crate::{
     cli_error::{CliError, Exit},
     options::{PackArgs, StoreArgs, StoreLocation},
     output::put_line,
     owner::{ask_for_result, refused, require_durable},
+    remote::ServerAddress,
     terminal::Terminal,
 };
 
@@ -33,12 +38,43 @@ pub(crate) struct ConsoleArgs {
     /// The address of the server as browsers reach it, such as https://flows.example.com; needed with a shared store
     #[arg(long, value_name = "URL")]
     url: Option<Url>,
+    /// The address of a server elsewhere, with the login of `flowcell login`
+    #[arg(long, value_name = "URL", conflicts_with_all = ["tenant", "url"])]
+    server: Option<ServerAddress>,
     #[command(flatten)]
     store: StoreArgs,
 }
 
 pub(super) fn execute(args: &ConsoleArgs, terminal: Terminal) -> Result<Exit, CliError> {
-    let link = match require_durable(&args.store)? {
+    let link = match &args.server {
+        Some(server) => link_elsewhere(server, terminal)?,
+        None => link_here(args)?,
+    };
+    put_line(&link)?;
+    if args.open {
+        open(&link, terminal);
+    }
+    Ok(Exit::Good)
+}
+
+/// Returns the link to the console of a server elsewhere, with a one-time code that the login makes.
+fn link_elsewhere(address: &ServerAddress, terminal: Terminal) -> Result<String, CliError> {
+    let server = connect(Some(address), terminal)?;
+    let made = in_runtime(server.ask(Method::POST, "/v1/login-codes", Some(&json!({}))))?;
+    match made {
+        Ok(made) => {
+            let code = made["code"].as_str().ok_or_else(|| server.stranger())?;
+            Ok(link(&address.to_string(), Some(code)))
+        }
+        // The server asks for no tokens.
+        Err(refused) if refused.code == "tenant_local" => Ok(link(&address.to_string(), None)),
+        Err(refused) => Err(refused.error(address)),
+    }
+}
+
+/// Returns the link to the console of the server that has a store.
+fn link_here(args: &ConsoleArgs) -> Result<String, CliError> {
+    Ok(match require_durable(&args.store)? {
         StoreLocation::Folder(folder) => {
             let ask = OwnerRequest::Console { tenant: args.tenant.clone(), scopes: args.scopes.clone() };
             let access = ask_for_result(folder, &ask, &RunId::from("")).map_err(|error| {
@@ -57,12 +93,7 @@ pub(super) fn execute(args: &ConsoleArgs, terminal: Terminal) -> Result<Exit, Cl
             };
             link(&shown(url), Some(&create_code(&PackArgs::default().host_at(place)?, tenant, &args.scopes)?))
         }
-    };
-    put_line(&link)?;
-    if args.open {
-        open(&link, terminal);
-    }
-    Ok(Exit::Good)
+    })
 }
 
 fn create_code(host: &Host, tenant: &str, scopes: &[String]) -> Result<String, CliError> {
@@ -83,7 +114,7 @@ fn link(url: &str, code: Option<&str>) -> String {
 }
 
 /// Opens a link in a browser. If that fails, says so; the link is printed.
-fn open(link: &str, terminal: Terminal) {
+pub(super) fn open(link: &str, terminal: Terminal) {
     let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let opened = Command::new(program).arg(link).status();
     if !opened.is_ok_and(|status| status.success()) {

@@ -1,4 +1,4 @@
-//! `flowcell fmt`: rewrites the edges of flows in their short or their long form.
+//! `flowcell fmt`: rewrites the edges of flows in their short form, or in their long form.
 
 use std::{
     fs,
@@ -27,10 +27,10 @@ pub(crate) struct FmtArgs {
     /// The files of the flows
     #[arg(required = true, value_name = "FLOW", value_hint = ValueHint::FilePath)]
     flows: Vec<PathBuf>,
-    /// Write edges as texts, such as `a -> b: error`
-    #[arg(long, conflicts_with = "long", required_unless_present = "long")]
+    /// Write edges as texts, such as `a -> b: error`; the default
+    #[arg(long, conflicts_with = "long")]
     short: bool,
-    /// Write edges as maps, such as `{ from: a, to: b, on: error }`
+    /// Write edges as maps, such as `{ from: a, to: b, on: error }`, those of `after` too
     #[arg(long)]
     long: bool,
     /// Change no file, and exit with code 2 if a file would change
@@ -44,7 +44,7 @@ pub(crate) struct FmtArgs {
 
 pub(super) fn execute(args: &FmtArgs) -> Result<Exit, CliError> {
     let host = args.packs.checking_host(&args.beside)?;
-    let form = if args.short { EdgeForm::Short } else { EdgeForm::Long };
+    let (form, name) = if args.short || !args.long { (EdgeForm::Short, "short") } else { (EdgeForm::Long, "long") };
     let mut exit = Exit::Good;
     for path in &args.flows {
         let Rewritten { text, changed, kept } = rewrite(&host, path, form)?;
@@ -54,8 +54,9 @@ pub(super) fn execute(args: &FmtArgs) -> Result<Exit, CliError> {
             replace_file(path, |out| out.write_all(text.as_bytes()).map_err(|error| unwritable(path, &error)))?;
         }
         let verb = if args.check { "would be rewritten" } else { "rewritten" };
+        let kept: Vec<_> = kept.iter().map(|kept| if args.check { kept.line } else { kept.new_line }).collect();
         let kept = if kept.is_empty() { String::new() } else { format!("; unchanged: {}", lines(&kept)) };
-        put(&format!("{}: {} {verb}{kept}\n", path.display(), counted(changed, "edge")))?;
+        put(&format!("{}: {} {verb} in the {name} form{kept}\n", path.display(), counted(changed, "edge")))?;
     }
     Ok(exit)
 }

@@ -5,7 +5,7 @@ use clap::{Command, CommandFactory};
 use super::{Arguments, flow};
 
 /// The groups of the front page with their commands.
-const GROUPS: [(&str, &[&str]); 4] = [
+const GROUPS: [(&str, &[&str]); 5] = [
     (
         "Run and test flows",
         &[
@@ -28,6 +28,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
         ],
     ),
     ("Show and control runs", &["runs", "jobs", "answer", "emit", "send", "chat"]),
+    ("Use a server elsewhere", &["login", "logout", "whoami", "api"]),
     ("Write nodes", &["node"]),
     (
         "Operate",
@@ -119,6 +120,8 @@ const EXAMPLES: &[&str] = &[
     "node inspect dist/shop.wasm",
     "node search weather --index index.json",
     "node index build dist/shop.wasm --out index.json",
+    "node index push index.json ghcr.io/acme/packs",
+    "node conformance dist/shop.wasm",
     "node install ghcr.io/acme/shop@0.1.0",
     "node uninstall shop",
     "node push dist/shop.wasm ghcr.io/acme/shop",
@@ -127,6 +130,10 @@ const EXAMPLES: &[&str] = &[
     "node sign dist/shop.wasm --key file:acme.key",
     "serve --listen 127.0.0.1:7171",
     "console --tenant acme --open",
+    "login https://flows.example.com",
+    "logout",
+    "whoami",
+    "api GET '/v1/runs?status=failed' --paginate",
     "mcp --flows flows --state .flowcell-mcp",
     "drive --once",
     "reload",

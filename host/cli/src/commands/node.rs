@@ -12,6 +12,7 @@
 //! | `bench` | measures a node type |
 //! | `profile` | shows where a node type computes |
 //! | `fuzz` | looks for mistakes of a node type with generated inputs |
+//! | `conformance` | checks the rules for all packs |
 //! | `docs` | describes a node type in Markdown |
 //! | `index` | lists packs in an index |
 //! | `search` | looks for packs in an index |
@@ -24,6 +25,7 @@
 mod alone;
 mod bench;
 mod build;
+mod conformance;
 mod docs;
 mod fuzz;
 mod index;
@@ -72,6 +74,8 @@ enum NodeCommand {
     Profile(Box<profile::ProfileArgs>),
     /// Run a node type with generated inputs, and look for traps, timeouts and outputs that do not fit its schema
     Fuzz(Box<fuzz::FuzzArgs>),
+    /// Check the rules for all packs: examples, determinism, replay after a crash, cancels, errors, wrong inputs
+    Conformance(Box<conformance::ConformanceArgs>),
     /// Describe a node type in Markdown, for people and for pages
     Docs(docs::DocsArgs),
     /// Show the node types of a pack and the capabilities that they need, without running it
@@ -103,6 +107,7 @@ pub(super) fn execute(args: NodeArgs, terminal: Terminal) -> Result<Exit, CliErr
         NodeCommand::Bench(args) => bench::execute(&args),
         NodeCommand::Profile(args) => profile::execute(&args, terminal),
         NodeCommand::Fuzz(args) => fuzz::execute(&args),
+        NodeCommand::Conformance(args) => conformance::execute(&args),
         NodeCommand::Docs(args) => docs::execute(&args),
         NodeCommand::Inspect(args) => inspect::execute(&args),
         NodeCommand::Install(args) => install::install(&args, terminal),

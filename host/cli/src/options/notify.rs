@@ -10,9 +10,10 @@ use flowcell::{
     tenants::{TenantError, callers::Callers},
 };
 
+use super::settings_file;
 use crate::{
     cli_error::{CliError, Exit},
-    terminal::{Terminal, counted},
+    terminal::Terminal,
 };
 
 /// The file of notifications.
@@ -26,8 +27,7 @@ pub(crate) struct NotifyArgs {
 impl NotifyArgs {
     /// Reads the file, if one is given.
     pub(crate) fn file(&self) -> Result<Option<NotifyFile>, CliError> {
-        let read = self.notify.as_deref().map(NotifyFile::read).transpose();
-        read.map_err(|error| CliError::wrong(error.to_string()).hint(error.help()))
+        settings_file::read(self.notify.as_deref())
     }
 
     /// Opens the targets of the file: reads their secrets.
@@ -37,12 +37,9 @@ impl NotifyArgs {
         host: &Host,
         identity: Arc<dyn Identify>,
     ) -> Result<Option<Notifier>, CliError> {
-        let Some(file) = file else { return Ok(None) };
+        let (Some(file), Some(path)) = (file, self.notify.as_deref()) else { return Ok(None) };
         let opened = Notifier::open(host, identity, &file).await;
-        let path = self.notify.as_deref().unwrap_or_else(|| "".as_ref()).display();
-        opened.map(Some).map_err(|why| {
-            CliError::wrong(format!("{path}: {why}")).hint("set the variable, or write the file of the secret")
-        })
+        opened.map(Some).map_err(|why| settings_file::unopened(path, &why))
     }
 
     /// Returns the parts of the notifications that the server needs.
@@ -57,13 +54,7 @@ impl NotifyArgs {
             |error: TenantError| CliError::ending(Exit::Unreadable, format!("cannot read the store: {error}"));
         let identity = Arc::new(Callers::of(host).map_err(unreadable)?);
         let count = file.targets.len();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| CliError::internal("cannot start the runtime").because(&error))?;
-        runtime.block_on(self.open(Some(file), host, identity))?;
-        terminal.say(&format!("checked {} of notifications", counted(count, "target")));
-        if count == 0 {
-            terminal.warn("the file of notifications has no targets, so no notifications are sent");
-        }
-        Ok(())
+        let open = self.open(Some(file), host, identity);
+        settings_file::check(open, count, ("target", "of notifications"), "no notifications are sent", terminal)
     }
 }

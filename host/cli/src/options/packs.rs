@@ -278,9 +278,14 @@ fn absolute(path: &Path) -> String {
 
 /// Returns a file in the user's settings folder, if it exists.
 fn user_setting_file(file: &str) -> Option<PathBuf> {
+    Some(user_settings_folder()?.join(file)).filter(|file| file.is_file())
+}
+
+/// Returns the user's settings folder of this program. `None`: the environment names no folder of the user.
+pub(crate) fn user_settings_folder() -> Option<PathBuf> {
     let folder = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let settings = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))?;
-    Some(settings.join("flowcell").join(file)).filter(|file| file.is_file())
+    Some(settings.join("flowcell"))
 }
 
 /// Returns the host. If its store was restored from an older copy, warns how many runs are parked for that reason.

@@ -137,12 +137,12 @@ fn done(folder: &Path, ask: &OwnerRequest) -> Result<RunId, CliError> {
     crate::owner::ask_owner(folder, ask)
 }
 
-/// Asks the owner to start or resume the run. Returns `None` if the owner already drives the run.
+/// Asks the owner to start, resume or repeat a run. Returns `None` if the owner already drives the run.
 fn begin(folder: &Path, ask: &OwnerRequest) -> Result<Option<RunId>, CliError> {
     match control::ask_owner(folder, ask).map_err(|error| unreachable(&error))? {
         OwnerReply::Done { run } => Ok(Some(run)),
         OwnerReply::Operated { .. } => Ok(None),
-        OwnerReply::Refused { code, .. } if code == "run_driven" => Ok(None),
+        OwnerReply::Refused { code, .. } if code == "run_driven" && ask.run().is_some() => Ok(None),
         OwnerReply::Refused { code, message } if code == "option_lacking" => {
             Err(CliError::wrong(message).hint("start that process with the same options, or omit them here"))
         }

@@ -48,6 +48,15 @@ fn people_read_what_the_manifest_tells_them() {
         page.contains("| `nobody` | The name is empty. |") && page.contains("    \"text\": \"Hello Ada\""),
         "{page}"
     );
+    let flow = "flow: { name: greets }\nnodes: [{ id: greet, type: shop.greet, input: { name: Ada } }]\n";
+    fs::write(project.join("greets.yaml"), flow).unwrap();
+    let checked = flowcell(&project).args(["validate", "greets.yaml", "--packs", "dist"]).output().unwrap();
+    let told = [kit::stderr(&checked), String::from_utf8_lossy(&checked.stdout).into_owned()].concat();
+    assert!(checked.status.success(), "{told}");
+    for part in ["warning[deprecated_type]", "greets.yaml:2:28", "its pack says: Use shop2, which also greets groups."]
+    {
+        assert!(told.contains(part), "{told}");
+    }
     let inspected = done(flowcell(&project).args(["node", "inspect", "dist/shop.wasm", "--json"]));
     let inspected: Value = serde_json::from_str(&inspected).unwrap();
     assert_eq!(inspected["about"]["keywords"], json!(["crm", "contacts"]), "{inspected}");
@@ -55,4 +64,37 @@ fn people_read_what_the_manifest_tells_them() {
     let first: Vec<&str> = shown.lines().take(2).collect();
     assert_eq!(first, ["shop 0.1.0, not signed", "asks for log"], "{shown}");
     assert!(shown.contains("deprecated  Use shop2") && !shown.contains("flowcell:node/context"), "{shown}");
+}
+
+#[test]
+fn a_readme_travels_in_its_pack() {
+    let (_folder, project) = project("shop", Language::Rust);
+    let written = |text: &[u8]| fs::write(project.join("README.md"), text).unwrap();
+    let built = || flowcell(&project).args(["node", "build"]).output().unwrap();
+    let docs = |of: &str| done(flowcell(&project).args(["node", "docs", of, "--packs", "dist"]));
+    written("# Shop\r\n\nGreets *people*.\u{1b}[2J\u{202e}\n".as_bytes());
+    assert!(built().status.success());
+    let expected = "# Shop\n\nGreets *people*.\\u{1b}[2J\\u{202e}\n";
+    assert_eq!((docs("shop").as_str(), docs("dist/shop.wasm").as_str()), (expected, expected));
+    assert!(docs("shop.greet").starts_with("# `shop.greet@0.1.0`\n"), "a type is described");
+    let shown = done(flowcell(&project).args(["node", "install", "./dist/shop.wasm"]));
+    assert!(shown.contains("readme      "), "{shown}");
+    assert_eq!(done(flowcell(&project).args(["node", "docs", "shop"])), expected, "an installed pack");
+    let inspected = done(flowcell(&project).args(["node", "inspect", "dist/shop.wasm", "--json"]));
+    let inspected: Value = serde_json::from_str(&inspected).unwrap();
+    assert!(inspected["readme"].as_str().unwrap().starts_with("# Shop"), "{inspected}");
+    for (text, named) in
+        [(vec![b'a'; (256 << 10) + 1], "it has 262145 bytes; the limit is 262144"), (b"\xff".to_vec(), "cannot read")]
+    {
+        written(&text);
+        let refused = built();
+        let told = kit::stderr(&refused);
+        assert!(refused.status.code() == Some(2) && told.contains(named) && told.contains("README"), "{told}");
+    }
+    fs::remove_file(project.join("README.md")).unwrap();
+    assert!(built().status.success());
+    for of in ["shop", "dist/shop.wasm"] {
+        let refused = flowcell(&project).args(["node", "docs", of, "--packs", "dist"]).output().unwrap();
+        assert!(kit::stderr(&refused).contains("has no README"), "{}", kit::stderr(&refused));
+    }
 }

@@ -1,6 +1,7 @@
-//! Tests the SDKs against `tests/conformance`: one manifest, one set of cases, and a pack for each SDK.
+//! Tests the SDKs against `tests/conformance`: one manifest, one set of cases, and a pack for each SDK. Tests what
+//! `flowcell node conformance` finds in packs that keep the rules, and in those that break one.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use serde_json::Value;
 
@@ -23,6 +24,8 @@ fn every_sdk_passes_the_same_cases() {
         let told = kit::stderr(&tested);
         assert!(tested.status.success(), "{language:?}: {told}");
         assert!(told.contains("37 cases, 0 failed"), "{language:?}: {told}");
+        let checked = conformance(&project, &["dist/conform.wasm", "--cases", "cases", "--rounds", "16"]);
+        assert_eq!(failed(&checked), Vec::<String>::new(), "{language:?}: {checked:#}");
         let run = |node: &str| {
             let mut command = flowcell(&project);
             command.args(["node", "run", node, "--json", "--quiet", "--packs", "dist"]);
@@ -35,5 +38,70 @@ fn every_sdk_passes_the_same_cases() {
             let stack = crashed["error"]["details"]["stack"].to_string();
             assert!(stack.contains("crash") && stack.contains("nodes"), "{language:?}: {crashed}");
         }
+    }
+}
+
+/// Returns the result of `flowcell node conformance` with these arguments.
+pub(crate) fn conformance(project: &Path, arguments: &[&str]) -> Value {
+    let output = flowcell(project).args(["node", "conformance", "--json"]).args(arguments).output().unwrap();
+    let told = kit::stderr(&output);
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {told}"));
+    let code = if result["conforms"] == true { 0 } else { 1 };
+    assert_eq!(output.status.code(), Some(code), "{told}");
+    result
+}
+
+/// Returns the failed checks, each with its first finding.
+pub(crate) fn failed(result: &Value) -> Vec<String> {
+    let checks = result["checks"].as_array().unwrap().iter().filter(|check| check["verdict"] == "failed");
+    checks.map(|check| format!("{}: {}", check["check"], check["failed"])).collect()
+}
+
+/// Changes a file of a project in C, builds it, and returns the failed checks.
+fn broken(project: &Path, file: &str, old: &str, new: &str) -> Vec<String> {
+    let good = fs::read_to_string(project.join(file)).unwrap();
+    assert!(good.contains(old), "{good}");
+    fs::write(project.join(file), good.replace(old, new)).unwrap();
+    done(flowcell(project).args(["node", "build"]));
+    let result = conformance(project, &["dist/shop.wasm", "--timeout-ms", "1000"]);
+    fs::write(project.join(file), good).unwrap();
+    failed(&result)
+}
+
+#[test]
+fn a_pack_that_breaks_a_rule_does_not_conform() {
+    if !Language::C.is_there("packs that break rules") {
+        return;
+    }
+    let (_folder, project) = project("shop", Language::C);
+    let empty = r#"if (is(name, "\"\"")) return fail(failure, "nobody", "the name is empty");"#;
+    let [trapping, endless] =
+        ["abort();", "for (volatile int i = 1; i;);"].map(|then| format!("{empty} if (name.len > 5) {then}"));
+    let output = "text: { type: string, description: The greeting. }";
+    for (check, told, file, old, new) in [
+        ("examples", "Hi Ada", "nodes.c", r#"\"Hello "#, r#"\"Hi "#),
+        ("schemas", "invalid_output", "node.yaml", output, "text: { type: number, description: The greeting. }"),
+        ("errors", "does not list the failure code `nobody`", "node.yaml", "code: nobody", "code: no_body"),
+        ("errors", "is not in snake_case", "nodes.c", r#""nobody""#, r#""No body""#),
+        ("errors", "has no message", "nodes.c", r#""the name is empty""#, r#""""#),
+        ("manifest", "`No body` is not in snake_case", "node.yaml", "code: nobody", "code: No body"),
+        ("inputs", "trap", "nodes.c", empty, &trapping),
+        ("time", "does not end within 1000 ms", "nodes.c", empty, &endless),
+    ] {
+        let found = broken(&project, file, old, new);
+        let named = format!("\"{check}\": ");
+        assert!(
+            found.iter().any(|found| found.starts_with(&named) && found.contains(told)),
+            "{check} {new}: {found:?}"
+        );
+    }
+    // A pack that no host accepts is a finding, too.
+    fs::write(project.join("none.wasm"), "text").unwrap();
+    let found = failed(&conformance(&project, &["none.wasm"]));
+    assert!(found[0].starts_with("\"imports\": ") && found[0].contains("not a WebAssembly component"), "{found:?}");
+    let text = flowcell(&project).args(["node", "conformance", "none.wasm"]).output().unwrap();
+    let text = kit::stdout(&text);
+    for part in ["failed   imports", "mend: build a component", "skipped  replay", "1 check failed"] {
+        assert!(text.contains(part), "{part}: {text}");
     }
 }

@@ -20,13 +20,16 @@ pub(crate) enum Language {
     Python,
     C,
     Go,
+    Zig,
 }
 
 impl Language {
-    pub(crate) const ALL: [Language; 6] =
-        [Language::Rust, Language::Js, Language::Ts, Language::Python, Language::C, Language::Go];
+    pub(crate) const ALL: [Language; 7] =
+        [Language::Rust, Language::Js, Language::Ts, Language::Python, Language::C, Language::Go, Language::Zig];
     /// The languages with an SDK.
     pub(crate) const WITH_SDK: [Language; 3] = [Language::Rust, Language::Js, Language::Python];
+    /// The languages without an SDK.
+    pub(crate) const WITHOUT_SDK: [Language; 3] = [Language::C, Language::Go, Language::Zig];
 
     /// Returns the name for `--lang`.
     pub(crate) fn name(self) -> &'static str {
@@ -37,6 +40,7 @@ impl Language {
             Language::Python => "python",
             Language::C => "c",
             Language::Go => "go",
+            Language::Zig => "zig",
         }
     }
 
@@ -49,6 +53,7 @@ impl Language {
             Language::Python => "nodes.py",
             Language::C => "nodes.c",
             Language::Go => "exports/export_flowcell_node_node/nodes.go",
+            Language::Zig => "nodes.zig",
         }
     }
 
@@ -58,7 +63,7 @@ impl Language {
             Language::Rust => return true,
             Language::Js | Language::Ts => &["componentize-qjs", "npm"],
             Language::Python => &["componentize-py"],
-            Language::C => &["wit-bindgen", "python-zig"],
+            Language::C | Language::Zig => &["wit-bindgen", "python-zig"],
             Language::Go => &["wit-bindgen", "go"],
         };
         let paths = env::var_os("PATH").unwrap_or_default();

@@ -3,7 +3,7 @@
 use std::{env, fs, path::Path, process::Command};
 
 use crate::{
-    authors::language::{Language, flowcell, project},
+    authors::language::{Language, done, flowcell, project},
     kit,
 };
 
@@ -16,8 +16,8 @@ fn printed(language: Language) -> (Vec<String>, Vec<String>) {
 }
 
 #[test]
-fn the_recipes_for_c_and_go_build_packs() {
-    for language in [Language::C, Language::Go].into_iter().filter(|language| language.is_there("the recipe")) {
+fn the_recipes_build_packs() {
+    for language in Language::WITHOUT_SDK.into_iter().filter(|language| language.is_there("the recipe")) {
         let folder = tempfile::tempdir().unwrap();
         let (_, typed) = printed(language);
         assert!(typed.len() > 3, "the recipe is gone: {typed:?}");
@@ -25,6 +25,25 @@ fn the_recipes_for_c_and_go_build_packs() {
         assert!(told.contains("6 cases, 0 failed"), "{language:?}: {told}");
         assert!(told.contains(r#""text": "Hello Ada""#), "{language:?}: {told}");
     }
+}
+
+/// The part of the bindings that a project in Zig declares has the layout of the generated bindings. Compiling the
+/// translator takes minutes of a core, so only a long test does it.
+#[test]
+fn a_project_in_zig_declares_the_bindings_as_zig_translates_them() {
+    if kit::scale() == 1 || !Language::Zig.is_there("the bindings in Zig") {
+        return;
+    }
+    let (_folder, project) = project("shop", Language::Zig);
+    let built = || {
+        done(flowcell(&project).args(["node", "build"]));
+        fs::read(project.join("dist/shop.wasm")).unwrap()
+    };
+    let declared = built();
+    let header = ["translate-c", "-target", "wasm32-wasi", "-lc", "-I", "target", "target/pack.h"];
+    let translated = Command::new("python-zig").current_dir(&project).args(header).output().unwrap();
+    fs::write(project.join("pack.zig"), translated.stdout).unwrap();
+    assert!(declared == built(), "the declarations in pack.zig differ from target/pack.h");
 }
 
 /// Runs commands in a shell with the program in `PATH`. Returns all output.
@@ -50,7 +69,7 @@ fn follow(folder: &Path, commands: &str) -> String {
 #[test]
 fn the_recipes_install_the_versions_of_the_tests() {
     let tools = fs::read_to_string(kit::root().join(".ci/tools")).unwrap();
-    for language in [Language::C, Language::Go] {
+    for language in Language::WITHOUT_SDK {
         let workflow = format!("sdk/templates/{}/.github/workflows/ci.yml", language.name());
         let workflow = fs::read_to_string(kit::root().join(workflow)).unwrap();
         let (installed, _) = printed(language);

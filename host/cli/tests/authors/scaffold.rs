@@ -5,7 +5,10 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::{
-    authors::language::{Language, done, flowcell, project},
+    authors::{
+        conformance::{conformance, failed},
+        language::{Language, done, flowcell, project},
+    },
     kit,
 };
 
@@ -19,6 +22,8 @@ fn a_new_project_is_built_tested_and_run_in_every_language() {
         assert!(told.contains("6 cases, 0 failed"), "{language:?}: {told}");
         let results = fs::read_to_string(project.join("results.xml")).unwrap();
         assert!(results.contains(r#"<testcase classname="shop.approve" name="nobody answers for a day""#), "{results}");
+        let checked = conformance(&project, &["dist/shop.wasm"]);
+        assert_eq!(failed(&checked), Vec::<String>::new(), "{language:?}: {checked:#}");
         let ran = done(flowcell(&project).args(["node", "run", "shop.greet", "-i", "name=Ada", "--packs", "dist"]));
         assert_eq!(serde_json::from_str::<Value>(&ran).unwrap(), json!({ "text": "Hello Ada" }), "{language:?}");
         let asked = ["node", "run", "shop.approve", "-i", "text=x", "--answer", "yes", "--packs", "shop/dist"];
@@ -82,6 +87,7 @@ fn errors_of_new_and_build_name_a_solution() {
         (Language::Python, "pip install componentize-py"),
         (Language::C, "`sh`"),
         (Language::Go, "`sh`"),
+        (Language::Zig, "`sh`"),
     ] {
         done(flowcell(folder.path()).args([
             "node",

@@ -8,6 +8,8 @@ use crate::{
     distribution::{
         pack::{Version, acme, digest},
         project::Project,
+        registries::get,
+        registry::Registry,
     },
     outside::server::{Server, answer},
 };
@@ -32,7 +34,18 @@ fn forge(project: &Project, old: &str, new: &str) {
     let index = fs::read_to_string(project.path().join("index.json")).unwrap();
     assert!(index.contains(old), "{index}");
     project.write("index.json", index.replacen(old, new, 1).as_bytes());
-    let _ = fs::remove_file(project.path().join("index.json.sig"));
+    sign(project, None);
+}
+
+/// Replaces the signature of the index, which is before those of its packs. Returns the signature that it had.
+fn sign(project: &Project, signature: Option<&str>) -> Option<String> {
+    let index = fs::read_to_string(project.path().join("index.json")).unwrap();
+    let (head, rest) = index.split_once("\"index\": ").unwrap();
+    let old = serde_json::from_str::<Value>(&format!("{head}\"index\": 0}}")).unwrap()["signature"].take();
+    let member = signature.map(|signature| format!("\"signature\": \"{}\", ", signature.trim())).unwrap_or_default();
+    let version = head.split_once("\"version\": ").unwrap().1.split(',').next().unwrap();
+    project.write("index.json", format!("{{ \"version\": {version}, {member}\"index\": {rest}").as_bytes());
+    old.as_str().map(str::to_owned)
 }
 
 #[test]
@@ -118,12 +131,14 @@ fn the_trust_file_names_the_keys_that_sign_indexes() {
     trust(", index: true");
     assert!(project.done(&search).contains("in the index, signed by ada"));
     // The signature of a pack is none of an index.
-    let signature = fs::read(project.path().join("index.json.sig")).unwrap();
-    project.write("index.json.sig", &fs::read(project.path().join("first.wasm.sig")).unwrap());
+    let of_pack = fs::read_to_string(project.path().join("first.wasm.sig")).unwrap();
+    let signature = sign(&project, Some(&of_pack)).unwrap();
     project.run_refused(&search, &["is for other bytes"]);
+    sign(&project, Some(&signature));
+    assert!(project.done(&search).contains("signed by ada"), "the members around the signed bytes may be written anew");
     forge(&project, "0.2.0", "0.3.0");
     project.run_refused(&search, &["it is not signed"]);
-    project.write("index.json.sig", &signature);
+    sign(&project, Some(&signature));
     project.run_refused(&INSTALL, &["is for other bytes"]);
     fs::remove_file(project.path().join("flowcell.trust.yaml")).unwrap();
     project.run_refused(&search, &["is for other bytes"]);
@@ -145,4 +160,76 @@ fn an_index_behind_an_address_names_packs_beside_it() {
     let pack = format!("{}/shelf/second.wasm", server.origin());
     project.run_refused(&["node", "install", "acme", "--index", &place], &[&pack, "does not exist"]);
     project.run_refused(&["node", "search", "--index", &place, "--offline"], &["`--offline` forbids connections"]);
+}
+
+/// One file has the index and its signature, and is replaced by a rename, so no end of the program is between them.
+#[test]
+fn an_index_is_replaced_with_its_signature_or_not_at_all() {
+    let (project, key) = indexed();
+    let trust = format!("keys:\n  ada: {{ key: \"{key}\", packs: ['*'], index: true }}\n");
+    project.write("flowcell.trust.yaml", trust.as_bytes());
+    let file = project.path().join("index.json");
+    let old = fs::read(&file).unwrap();
+    // The build writes one file.
+    let mut beside: Vec<_> = fs::read_dir(project.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    project.done(&["node", "index", "build", "./first.wasm", "--key", "file:ada.key"]);
+    let mut after: Vec<_> = fs::read_dir(project.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    (beside.sort(), after.sort());
+    assert_eq!(beside, after);
+    assert!(project.done(&["node", "search", "--index", "index.json"]).contains("1 of 1 versions"));
+    // A build that fails leaves the index.
+    project.write("index.json", &old);
+    project.run_refused(&["node", "index", "build", "./none.wasm", "--key", "file:ada.key"], &["./none.wasm"]);
+    assert_eq!(fs::read(&file).unwrap(), old);
+}
+
+#[test]
+fn an_index_in_a_registry_is_searched_and_installed_from() {
+    let Some(registry) = Registry::start(false) else { return };
+    let project = Project::new().with("FLOWCELL_REGISTRY", &format!("{}/packs", registry.address));
+    let key = project.done(&["node", "keygen", "ada.key"]).trim().to_owned();
+    let trust = format!("unsigned: refuse\nkeys:\n  ada: {{ key: \"{key}\", packs: ['*'], index: true }}\n");
+    project.write("flowcell.trust.yaml", trust.as_bytes());
+    for (file, version) in [("first.wasm", Version::First), ("second.wasm", Version::Second)] {
+        project.pack(file, version);
+        project.done(&["node", "push", file, "acme", "--key", "file:ada.key"]);
+    }
+    let build = |pack: &str, more: &[&str]| project.done(&[&["node", "index", "build", pack], more].concat());
+    let signed = ["--key", "file:ada.key"];
+    build("acme@0.1.0", &signed);
+    let place = format!("{}/packs/index", registry.address);
+    let push = ["node", "index", "push", "index.json", "index"];
+    assert_eq!(project.done(&push).trim(), format!("{place}:latest"));
+    let found = project.done(&["node", "search", "greet", "--index", &place]);
+    assert!(found.contains("acme 0.1.0, signed by ada") && found.contains("index, signed by ada"), "{found}");
+    assert!(found.contains(&format!("flowcell node install acme@0.1.0 --index {place}")), "{found}");
+    project.done(&["node", "install", "acme", "--index", &place]);
+    assert!(project.lock().contains(&format!("source: {}/packs/acme@0.1.0", registry.address)), "{}", project.lock());
+    // A later push moves the tag; another tag stays.
+    project.done(&["node", "index", "push", "index.json", "index:stable"]);
+    build("acme@0.2.0", &signed);
+    project.done(&push);
+    assert!(project.done(&["node", "search", "--index", &place]).contains("acme 0.2.0"));
+    assert!(project.done(&["node", "search", "--index", &format!("{place}:stable")]).contains("acme 0.1.0"));
+    let manifest = get(&registry, "/v2/packs/index/manifests/latest");
+    assert_eq!(manifest["artifactType"], "application/vnd.flowcell.index.v1+json");
+    assert_eq!(manifest["layers"][0]["mediaType"], "application/vnd.flowcell.index.v1+json");
+    assert_eq!(manifest["layers"][0]["annotations"]["org.opencontainers.image.title"], "index.json");
+    let layer = get(&registry, &format!("/v2/packs/index/blobs/{}", manifest["layers"][0]["digest"].as_str().unwrap()));
+    assert_eq!(layer, serde_json::from_slice::<Value>(&fs::read(project.path().join("index.json")).unwrap()).unwrap());
+    // Refused: the wrong kind of artifact, an index without a signature, paths, versions, no connection.
+    project.run_refused(&["node", "install", &format!("{place}:latest")], &["is not a component: its config is"]);
+    let pack = format!("{}/packs/acme:0.1.0", registry.address);
+    project.run_refused(&["node", "search", "--index", &pack], &["is not a document of the type"]);
+    project.run_refused(&["node", "search", "--index", &format!("{place}:none")], &["has no `none`"]);
+    project.run_refused(&["node", "search", "--index", &place, "--offline"], &["`--offline` forbids connections"]);
+    project.run_refused(&["node", "index", "push", "index.json", "index@1.0.0"], &["an index is pushed under a tag"]);
+    project.run_refused(&["node", "index", "push", "index.json", "./index"], &["is not a reference to a registry"]);
+    build("acme@0.1.0", &[]);
+    project.done(&push);
+    project.run_refused(&["node", "search", "--index", &place], &["it is not signed"]);
+    build("./first.wasm", &signed);
+    project.run_refused(&push, &["has no folder; push the pack"]);
+    project.write("index.json", b"{ no");
+    project.run_refused(&push, &["the index"]);
 }

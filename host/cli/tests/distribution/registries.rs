@@ -16,7 +16,7 @@ fn project_with_registry(registry: &Registry) -> Project {
 }
 
 /// Sends a GET request to a registry. Returns the JSON of the response.
-fn get(registry: &Registry, path: &str) -> Value {
+pub(crate) fn get(registry: &Registry, path: &str) -> Value {
     let mut stream = std::net::TcpStream::connect(&registry.address).unwrap();
     let accept = "application/vnd.oci.image.manifest.v1+json";
     let request = format!("GET {path} HTTP/1.0\r\nHost: {}\r\nAccept: {accept}\r\n\r\n", registry.address);

@@ -125,9 +125,10 @@ nodes:
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// `flowcell fmt` rewrites the edges of the flow, and leaves fragments, vars and comments.
+/// `flowcell fmt` rewrites the edges of the flow and its fragments, and leaves vars and comments. Without an option it
+/// writes the short form.
 #[test]
-fn fmt_leaves_fragments_and_comments() {
+fn fmt_rewrites_fragments_and_leaves_comments() {
     let folder = tempfile::tempdir().unwrap();
     let text = r#"flow: { name: f, vars: { a: 1 } } # the name
 fragments:
@@ -138,6 +139,7 @@ fragments:
       - { from: a, to: b } # inside
 nodes:
   - { id: u, use: part } # a use
+  - { id: beside, use: part, after: u }
   - { id: check, type: control.if, input: { condition: "vars.a == 1" } }
   - { id: last, type: control.noop }
 edges:
@@ -146,11 +148,20 @@ edges:
 "#;
     let file = folder.path().join("f.yaml");
     fs::write(&file, text).unwrap();
-    let (code, told, talk) = flowcell(folder.path(), &["fmt", "f.yaml", "--short"]);
-    assert_eq!((code, told.as_str()), (Some(0), "f.yaml: 2 edges rewritten; unchanged: line 7\n"), "{talk}");
-    let expected = text.replace("{ from: u, to: check }", "u -> check").replace(
+    let (code, told, talk) = flowcell(folder.path(), &["fmt", "f.yaml"]);
+    assert_eq!((code, told.as_str()), (Some(0), "f.yaml: 3 edges rewritten in the short form\n"), "{talk}");
+    let expected = text.replace("{ from: u, to: check }", "u -> check").replace("{ from: a, to: b }", "a -> b");
+    let expected = expected.replace(
         "{ from: check, to: last, when: { equals: { var: check.condition, value: true } } }",
         "\"check -> last: then\"",
     );
     assert_eq!(fs::read_to_string(&file).unwrap(), expected);
+    let (code, told, talk) = flowcell(folder.path(), &["fmt", "f.yaml", "--long", "--check"]);
+    assert_eq!((code, told.as_str()), (Some(2), "f.yaml: 4 edges would be rewritten in the long form\n"), "{talk}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), expected, "a check changes nothing");
+    flowcell(folder.path(), &["fmt", "f.yaml", "--long"]);
+    let long = text
+        .replace(", after: u }", " }")
+        .replace("edges:\n  - { from: u", "edges:\n  - { from: u, to: beside }\n  - { from: u");
+    assert_eq!(fs::read_to_string(&file).unwrap(), long);
 }

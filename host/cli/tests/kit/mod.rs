@@ -95,6 +95,7 @@ pub(crate) fn flowcell(folder: &Path) -> Command {
         "FLOWCELL_REGISTRY_USER",
         "FLOWCELL_REGISTRY_PASSWORD",
         "FLOWCELL_OFFLINE",
+        "FLOWCELL_SERVER",
         "RUN_FLOW",
     ] {
         command.env_remove(variable);

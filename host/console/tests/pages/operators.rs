@@ -83,7 +83,7 @@ fn the_operators_see_and_steer_the_tenants_and_their_runs() {
     let all = runs("");
     assert!(all.contains(">open</td>") && all.contains(">failed</td>") && all.contains("Cancel the run"), "{all}");
     assert!(runs("?status=failed").contains(">failed</td>") && !runs("?status=failed").contains(">open</td>"));
-    assert!(!runs("?tenant=b").contains(">open</td>") && runs("?tenant=b").contains("No run of this page fits"));
+    assert!(!runs("?tenant=b").contains(">open</td>") && runs("?tenant=b").contains("No run fits"));
     assert!(runs("?within=1h&flow=asks").contains(">open</td>"));
     let wrong = get(&served, &operator, "/console/operators/runs?cursor=%3Cimg");
     assert_eq!(wrong.status, 400, "{wrong:?}");

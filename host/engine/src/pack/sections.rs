@@ -9,12 +9,16 @@ use super::PackErrorKind;
 
 /// The custom section that holds a manifest, in the component or in one of its core modules.
 pub(super) const MANIFEST_SECTION: &str = "flowcell:manifest";
+/// The custom section of a component that holds the pack's README, as Markdown.
+const README_SECTION: &str = "flowcell:readme";
 
 /// The custom sections of a component, as [`Sections::read`] finds them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sections {
     /// The byte ranges of the manifests.
     pub(super) manifests: Vec<Range<usize>>,
+    /// The byte ranges of the READMEs of the component itself.
+    pub(super) readmes: Vec<Range<usize>>,
     /// The imports of the component itself, without those of nested components.
     pub(super) imports: Vec<String>,
     /// The exports of the component itself, without those of nested components.
@@ -57,6 +61,10 @@ impl Sections {
                 let start = section.data_offset();
                 self.manifests.push(start..start + section.data().len());
             }
+            Payload::CustomSection(section) if section.name() == README_SECTION && depth == 0 => {
+                let start = section.data_offset();
+                self.readmes.push(start..start + section.data().len());
+            }
             Payload::ComponentImportSection(imports) if depth == 0 => {
                 for import in imports.clone() {
                     self.imports.push(import?.name.name.to_owned());
@@ -79,8 +87,17 @@ impl Sections {
 }
 
 /// Returns the component with a manifest as its last section.
-pub(super) fn with_manifest(mut component: Vec<u8>, manifest: &str) -> Vec<u8> {
-    let section = CustomSection { name: MANIFEST_SECTION.into(), data: manifest.as_bytes().into() };
+pub(super) fn with_manifest(component: Vec<u8>, manifest: &str) -> Vec<u8> {
+    with_section(component, MANIFEST_SECTION, manifest)
+}
+
+/// Returns the component with a README as its last section.
+pub(super) fn with_readme(component: Vec<u8>, readme: &str) -> Vec<u8> {
+    with_section(component, README_SECTION, readme)
+}
+
+fn with_section(mut component: Vec<u8>, name: &str, text: &str) -> Vec<u8> {
+    let section = CustomSection { name: name.into(), data: text.as_bytes().into() };
     section.append_to_component(&mut component);
     component
 }

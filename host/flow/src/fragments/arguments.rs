@@ -51,16 +51,20 @@ impl<'f> Arguments<'f> {
                 diagnostics.error("wrong_argument", span, message, Some(help));
                 continue;
             };
-            let what = format!("the schema of the parameter `{name}`");
-            let found = given.map(|given| misfits(given, param.schema.as_ref(), &what, diagnostics));
-            for (span, cause) in found.unwrap_or_default() {
-                let message = format!("the argument `{name}` does not match the schema of the parameter: {cause}");
-                diagnostics.error("wrong_argument", span, message, None);
-            }
             let literal = match is_bound(value) {
                 false => Some(value.json()),
                 true => path_of(value).zip(outer).and_then(|(path, outer)| outer.literal(&path)),
             };
+            // A parameter of the fragment around the use may have a literal argument.
+            let passed =
+                literal.as_ref().filter(|_| is_bound(value)).map(|known| literal::unescaped(known, value.span));
+            let what = format!("the schema of the parameter `{name}`");
+            let checked = given.map(|given| passed.as_ref().unwrap_or(given));
+            let found = checked.map(|checked| misfits(checked, param.schema.as_ref(), &what, diagnostics));
+            for (span, cause) in found.unwrap_or_default() {
+                let message = format!("the argument `{name}` does not match the schema of the parameter: {cause}");
+                diagnostics.error("wrong_argument", span, message, None);
+            }
             arguments.values.insert(param.entry.key.clone(), (value.clone(), literal));
         }
         arguments

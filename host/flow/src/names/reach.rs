@@ -58,6 +58,6 @@ pub(super) fn refuse_root(names: &NameResolver<'_>, root: &str, span: Span, diag
 }
 
 /// Returns true if the expression stands in `flow.vars`.
-fn is_in_vars(names: &NameResolver<'_>) -> bool {
+pub(super) fn is_in_vars(names: &NameResolver<'_>) -> bool {
     matches!(names.visible, Visible::Before(reader) if first_node::vars_of_node(names.flow, reader).is_some())
 }

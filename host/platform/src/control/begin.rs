@@ -131,7 +131,7 @@ pub(super) async fn begin(host: &Host, owner: &dyn Driver, reach: &Reach, ask: O
         let repeat = Repeat { from: from.as_deref().map(NodeId::from), keep_answers: *keep_answers, renames };
         return match blocking(|| versions::plan_retry(host, run, version, &repeat)) {
             Ok(plan) => OwnerReply::Operated { result: plan_json(&plan) },
-            Err(error) => *retry_refused(error),
+            Err(error) => *repeat_refused(error, run),
         };
     }
     let follows = !matches!(&ask, OwnerRequest::Start { follow: false, .. });
@@ -201,6 +201,17 @@ fn retry_refused(error: RetryError) -> Box<OwnerReply> {
     }
 }
 
+/// Returns the refusal of a retry. If the new run is driven already, the caller follows it. If the repeated run is
+/// driven, there is nothing to follow, so the refusal has another code.
+fn repeat_refused(error: RetryError, repeated: &RunId) -> Box<OwnerReply> {
+    match &error {
+        RetryError::Start(StartError::Open(OpenError::Driven(run))) if run == repeated => {
+            Box::new(refusal("repeats_driven", &error))
+        }
+        _ => retry_refused(error),
+    }
+}
+
 /// Prepares a run. `version` and `renames` are those of a retry in another version of its flow.
 fn prepare(
     host: &Host,
@@ -227,7 +238,8 @@ fn prepare(
             let repeat = Repeat { from: from.as_deref().map(NodeId::from), keep_answers, renames };
             let answers = answers.into_iter().collect();
             let options = RunOptions { run_id: new, answers, ..handed_over_options() };
-            blocking(|| versions::retry(host, &run, version, repeat, options)).map_err(retry_refused)
+            blocking(|| versions::retry(host, &run, version, repeat, options))
+                .map_err(|error| repeat_refused(error, &run))
         }
         _ => Err(Box::new(refusal("bad_request", &"this command starts no run"))),
     }

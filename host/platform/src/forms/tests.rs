@@ -31,17 +31,49 @@ fn uses_at_the_same_moment_count_each() {
     let (_folder, host, _) = host();
     link(&host, "a", 5, 60_000);
     let counted: Vec<bool> = thread::scope(|scope| {
-        let count = || Forms(&host).count_use("a", true);
-        let counts: Vec<_> = (0..12).map(|_| scope.spawn(count)).collect();
+        let host = &host;
+        let count = |index: usize| move || Forms(host).count_use("a", &format!("run-{index}").into());
+        let counts: Vec<_> = (0..12).map(|index| scope.spawn(count(index))).collect();
         counts.into_iter().map(|count| count.join().unwrap().is_ok()).collect()
     });
     assert_eq!(counted.iter().filter(|is_counted| **is_counted).count(), 5);
-    assert!(matches!(Forms(&host).count_use("a", true), Err(FormError::Used)));
-    Forms(&host).count_use("a", false).unwrap();
-    Forms(&host).count_use("a", true).unwrap();
+    let counts = |run: &str| Forms(&host).count_use("a", &run.into());
+    assert!(matches!(counts("other"), Err(FormError::Used)));
+    let (stored, _) = Forms(&host).stored("a").unwrap();
+    let given: RunId = stored.starting[0].run.clone();
+    // A use is given back once.
+    (0..2).for_each(|_| Forms(&host).give_back(&stored.link, &given).unwrap());
+    assert!(counts("other").unwrap() && matches!(counts("further"), Err(FormError::Used)));
     revoke(&host, "a").unwrap();
-    assert!(matches!(Forms(&host).count_use("a", true), Err(FormError::Invalid)));
+    assert!(matches!(counts("further"), Err(FormError::Invalid)));
     assert!(matches!(revoke(&host, "a"), Err(FormError::Unknown(_))));
+}
+
+#[test]
+fn a_request_that_several_processes_receive_at_the_same_moment_counts_one_use() {
+    let (_folder, host, _) = host();
+    let made = link(&host, "a", 2, 60_000);
+    let run: RunId = made.run("key");
+    let counted: Vec<bool> = thread::scope(|scope| {
+        let counts: Vec<_> = (0..12).map(|_| scope.spawn(|| Forms(&host).count_use("a", &run).unwrap())).collect();
+        counts.into_iter().map(|count| count.join().unwrap()).collect()
+    });
+    assert_eq!(counted.iter().filter(|is_counted| **is_counted).count(), 1);
+    let stored = || Forms(&host).stored("a").unwrap();
+    assert_eq!(stored().0.link.used, 1);
+    // The process has died before it started the run: a later request takes the start over, without another use.
+    let (mut old, version) = stored();
+    old.starting[0].since -= STARTING_MS;
+    assert!(Forms(&host).documents().put(LINK, "a", Some(&old), version).unwrap());
+    assert!(Forms(&host).count_use("a", &run).unwrap() && !Forms(&host).count_use("a", &run).unwrap());
+    assert_eq!(stored().0.link.used, 1);
+    // The document stays small, and the list of links does not show the starts.
+    link(&host, "b", 1_000, 60_000);
+    (0..200).for_each(|index| assert!(Forms(&host).count_use("b", &format!("r{index}").into()).unwrap()));
+    let (stored, _) = Forms(&host).stored("b").unwrap();
+    assert_eq!((stored.link.used, stored.starting.len()), (200, MAX_STARTING));
+    let shown = serde_json::to_value(&Forms(&host).page("").unwrap().0).unwrap();
+    assert_eq!((&shown[1]["used"], &shown[1]["starting"]), (&json!(200), &Value::Null));
 }
 
 #[test]

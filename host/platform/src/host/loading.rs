@@ -191,6 +191,11 @@ pub(super) fn catalog_with(
     (Arc::new(catalog), findings)
 }
 
+/// Performs [`Host::pack_readme`].
+pub(crate) fn pack_readme(host: &Host, pack: &Digest) -> Option<String> {
+    host.shared.engine.pack_readme(pack)
+}
+
 /// Performs [`Host::pack_size`].
 pub(crate) fn pack_size(host: &Host, pack: &Digest) -> Option<usize> {
     host.shared.engine.pack_size(pack)

@@ -1,19 +1,14 @@
 //! The operator's file of targets.
 
-use std::{
-    fs::File,
-    io::Read,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{path::PathBuf, sync::Arc};
 
-use flowcell_contract::yaml_error;
 use flowcell_services::{mail, webhook::SecretSource};
 use jiff::{Timestamp, tz::TimeZone};
 use serde::Deserialize;
-use url::{Host, Url};
+use url::Url;
 
 use super::message::NoticeKind;
+use crate::operate::{address::check_protected, settings_file::SettingsFile};
 
 /// Maximum size of the file.
 pub const MAX_NOTIFY_FILE_BYTES: u64 = 1024 * 1024;
@@ -186,55 +181,9 @@ pub struct QuietHours {
     pub to: String,
 }
 
-/// An error of the file.
-#[derive(Debug, thiserror::Error)]
-#[error("{path}: {why}")]
-pub struct NotifyFileError {
-    path: String,
-    why: String,
-    help: &'static str,
-}
-
-impl NotifyFileError {
-    /// Returns what to do.
-    pub fn help(&self) -> &'static str {
-        self.help
-    }
-}
-
-impl NotifyFile {
-    /// Reads and checks a file.
-    pub fn read(path: &Path) -> Result<NotifyFile, NotifyFileError> {
-        let wrong = |why: String| NotifyFileError {
-            path: path.display().to_string(),
-            why,
-            help: "`flowcell help notifications` describes the file",
-        };
-        let mut text = String::new();
-        let read = File::open(path).and_then(|file| file.take(MAX_NOTIFY_FILE_BYTES + 1).read_to_string(&mut text));
-        read.map_err(|error| wrong(format!("cannot read the file: {error}")))?;
-        if text.len() as u64 > MAX_NOTIFY_FILE_BYTES {
-            return Err(wrong(format!("the file is larger than {} KiB", MAX_NOTIFY_FILE_BYTES >> 10)));
-        }
-        NotifyFile::parse(&text).map_err(wrong)
-    }
-
-    /// Parses and checks a text. The error has the line, or the name of the target.
-    pub fn parse(text: &str) -> Result<NotifyFile, String> {
-        if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
-            return Ok(NotifyFile::default());
-        }
-        let file: NotifyFile = serde_yaml::from_str(text).map_err(|error| {
-            let first = yaml_error(&error).lines().next().unwrap_or_default().to_owned();
-            let why = first.strip_prefix("error: ").unwrap_or(&first);
-            let why =
-                why.split_once(": ").map_or(why, |(head, rest)| if head.starts_with("line ") { rest } else { why });
-            let place = error.location().map(|at| format!("line {}, column {}: ", at.line(), at.column()));
-            place.unwrap_or_default() + why
-        })?;
-        file.check()?;
-        Ok(file)
-    }
+impl SettingsFile for NotifyFile {
+    const MAX_BYTES: u64 = MAX_NOTIFY_FILE_BYTES;
+    const HELP: &'static str = "`flowcell help notifications` describes the file";
 
     fn check(&self) -> Result<(), String> {
         if self.targets.len() > MAX_TARGETS {
@@ -369,15 +318,7 @@ impl TargetSettings {
 /// Checks the public address of the server. Codes of links are sent to it, so only this machine may be without TLS.
 fn check_console(console: &str) -> Result<(), String> {
     let url = Url::parse(console).map_err(|error| format!("not a URL: {error}"))?;
-    let is_here = match url.host() {
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    };
-    if url.scheme() != "https" && !(url.scheme() == "http" && is_here) {
-        return Err("must begin with `https://`; `http://` is for this machine only".to_owned());
-    }
+    check_protected(&url)?;
     let is_bare = url.username().is_empty() && url.password().is_none() && url.path() == "/";
     if !is_bare || url.query().is_some() || url.fragment().is_some() || console.len() > MAX_CONSOLE_BYTES {
         return Err("give the scheme, the name and the port alone, such as `https://flows.example.com`".to_owned());

@@ -13,9 +13,7 @@
 
 use std::sync::Arc;
 
-use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use flowcell_contract::{RunId, Tenant};
-use ring::hmac;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -27,16 +25,13 @@ use crate::{
     Host,
     operate::{
         identity::AuthError,
-        vault::{VaultError, signing},
+        vault::{VaultError, signing::SignedText},
     },
 };
 
 /// Maximum length of a code.
 pub const MAX_CODE_BYTES: usize = 2_048;
-/// The prefix of every code.
-const PREFIX: &str = "fca_";
-/// The purpose of the key that signs codes.
-const PURPOSE: &str = "flowcell answer link 1";
+const CODE: SignedText = SignedText { prefix: "fca_", purpose: "flowcell answer link 1", most: MAX_CODE_BYTES };
 /// The path of the page of a link.
 const PAGE: &str = "/console/answer";
 const HOUR_MS: u64 = 3_600_000;
@@ -44,8 +39,6 @@ const HOUR_MS: u64 = 3_600_000;
 /// The signed content of a code.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Content {
-    /// The number of the data key.
-    key: String,
     tenant: String,
     run: RunId,
     address: String,
@@ -127,9 +120,7 @@ pub(super) fn link_of(
     };
     let hours = settings.answer_hours.unwrap_or(DEFAULT_LINK_HOURS);
     let ends = now.saturating_add(u64::from(hours) * HOUR_MS);
-    let (number, key) = signing::new_key(host.vault(), tenant, PURPOSE).map_err(NoLink::Key)?;
     let content = Content {
-        key: number,
         tenant: tenant.to_string(),
         run: run.clone(),
         address: question.address.clone(),
@@ -138,7 +129,7 @@ pub(super) fn link_of(
         ends,
         target: settings.name.clone(),
     };
-    let code = sign(&content, &key);
+    let code = CODE.sign(host.vault(), tenant, &content).map_err(NoLink::Key)?;
     if code.len() > MAX_CODE_BYTES {
         return Err(NoLink::TooLong);
     }
@@ -147,30 +138,26 @@ pub(super) fn link_of(
 
 /// Opens a code: checks its target, its tenant, its signature and its end. `tenants` returns the enabled tenants.
 ///
-/// The content is not signed before the check of its signature. Until then it selects only a target in memory, a tenant of
-/// the list, and a data key of this tenant.
+/// Before the check of its signature, the content selects only a target in memory, a tenant of the list, and a data key of this
+/// tenant.
 pub(super) fn open(
     host: &Host,
     opened: &Opened,
     code: &str,
     tenants: impl FnOnce() -> Vec<Tenant>,
 ) -> Result<AnswerLink, LinkError> {
-    let (content, signed, tag) = parse(code).ok_or(LinkError::Unknown)?;
-    let tenant = Tenant::from(content.tenant.as_str());
-    let target = opened.targets.iter().find(|target| target.name() == content.target);
+    let unchecked = CODE.parse::<Content>(code).ok_or(LinkError::Unknown)?;
+    let tenant = Tenant::from(unchecked.content.tenant.as_str());
+    let target = opened.targets.iter().find(|target| target.name() == unchecked.content.target);
     let gives = |target: &Arc<Target>| target.settings.answer && target.settings.hears_tenant(tenant.as_str());
     if !target.is_some_and(gives) || !tenants().contains(&tenant) {
         return Err(LinkError::Unknown);
     }
-    let key = signing::earlier_key(host.vault(), &tenant, &content.key, PURPOSE).map_err(|error| {
+    let checked = unchecked.check(host.vault(), &tenant).map_err(|error| {
         tracing::error!("cannot read the key of a link: {error}");
         LinkError::Unavailable
     })?;
-    // The comparison takes the same time for each wrong signature.
-    let is_signed = key.is_some_and(|key| hmac::verify(&key, signed.as_bytes(), &tag).is_ok());
-    if !is_signed {
-        return Err(LinkError::Unknown);
-    }
+    let content = checked.ok_or(LinkError::Unknown)?;
     if host.now() >= content.ends {
         return Err(LinkError::Ended(content.ends));
     }
@@ -184,24 +171,6 @@ pub(super) fn hears(opened: &Opened, link: &AnswerLink, flow: &str) -> bool {
     target.is_some_and(|target| target.settings.hears(NoticeKind::GateOpened, link.tenant.as_str(), Some(flow)))
 }
 
-/// Returns the code of a content: the content and the signature, both in Base64 for URLs.
-fn sign(content: &Content, key: &hmac::Key) -> String {
-    let json = serde_json::to_vec(content).unwrap_or_default();
-    let signed = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(json));
-    let tag = hmac::sign(key, signed.as_bytes());
-    format!("{signed}.{}", URL_SAFE_NO_PAD.encode(tag))
-}
-
-/// Returns the content of a code, its signed part, and its signature, which is not checked.
-fn parse(code: &str) -> Option<(Content, &str, Vec<u8>)> {
-    if code.len() > MAX_CODE_BYTES {
-        return None;
-    }
-    let (signed, tag) = code.split_once('.')?;
-    let json = URL_SAFE_NO_PAD.decode(signed.strip_prefix(PREFIX)?).ok()?;
-    Some((serde_json::from_slice(&json).ok()?, signed, URL_SAFE_NO_PAD.decode(tag).ok()?))
-}
-
 /// Escapes a text as a segment of a path.
 fn escape(text: &str) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(byte);
@@ -213,7 +182,10 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
     use super::*;
-    use crate::notify::{config::NotifyFile, message::Question};
+    use crate::{
+        notify::{config::NotifyFile, message::Question},
+        operate::{settings_file::SettingsFile, vault::signing::new_key},
+    };
 
     const DAY_MS: u64 = 24 * HOUR_MS;
 
@@ -284,7 +256,8 @@ mod tests {
             assert!(refused(&code[..index]), "{index}");
         }
         let (signed, tag) = code.split_once('.').unwrap();
-        let content = parse(code).unwrap().0;
+        let content = CODE.parse::<Content>(code).unwrap().content;
+        let (number, _) = new_key(host.vault(), &Tenant::from("a"), CODE.purpose).unwrap();
         let far = Content { ends: u64::MAX, ..content.clone() };
         for other in [
             far,
@@ -292,17 +265,17 @@ mod tests {
             Content { run: "other".into(), ..content.clone() },
             Content { address: "other".into(), ..content.clone() },
             Content { digest: "other".into(), ..content.clone() },
-            Content { key: "00000002".into(), ..content.clone() },
-            Content { key: "../x".into(), ..content.clone() },
             Content { target: "none".into(), ..content.clone() },
             Content { tenant: "../../x".into(), ..content.clone() },
         ] {
             // The signature of another key, and the one of the true content.
-            let (_, key) = signing::new_key(host.vault(), &Tenant::from("b"), PURPOSE).unwrap();
-            let forged = sign(&other, &key);
-            let is_of_b = other.tenant == "b";
-            assert!(is_of_b || refused(&forged), "{other:?}");
-            assert!(refused(&format!("{}.{tag}", forged.split_once('.').unwrap().0)), "{other:?}");
+            let (_, key) = new_key(host.vault(), &Tenant::from("b"), CODE.purpose).unwrap();
+            for number in [&*number, "00000002", "../x"] {
+                let forged = CODE.seal(number.to_owned(), &key, &other);
+                let is_of_b = other.tenant == "b";
+                assert!(is_of_b || refused(&forged), "{other:?}");
+                assert!(refused(&format!("{}.{tag}", forged.split_once('.').unwrap().0)), "{other:?}");
+            }
         }
         for odd in [
             "",
@@ -343,7 +316,7 @@ mod tests {
         assert!(hears(&present, &found, "any") && hears(&flows, &found, "pays") && !hears(&flows, &found, "any"));
         // Another store has other keys, also for a tenant of the same name.
         let (_other_folder, other) = self::host();
-        signing::new_key(other.vault(), &Tenant::from("a"), PURPOSE).unwrap();
+        new_key(other.vault(), &Tenant::from("a"), CODE.purpose).unwrap();
         assert_eq!(open(&other, &present, code(&link), all), Err(LinkError::Unknown));
         assert_eq!(opens(OPS, all()), Ok(()), "a code may be opened again and again");
     }

@@ -13,7 +13,10 @@ use super::{
     link::{self, AnswerLink, LinkError},
     target::Opened,
 };
-use crate::{Host, operate::identity::Identify};
+use crate::{
+    Host,
+    operate::{identity::Identify, settings_file::SettingsFile},
+};
 
 /// The file in force. Clones share it.
 #[derive(Clone, Default)]

@@ -19,7 +19,7 @@ use super::{
     sender::{FIRST_WAIT, wait_after},
     watch::{StoreWatch, secrets},
 };
-use crate::Host;
+use crate::{Host, operate::settings_file::SettingsFile};
 
 /// A text that tries to be more than a text in each format.
 const HOSTILE: &str =

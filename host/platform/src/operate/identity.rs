@@ -214,7 +214,19 @@ impl Refusal {
     }
 }
 
-/// The login of a browser: a token of its own, which ends early if it is revoked.
+/// A client that logs in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoginClient<'a> {
+    /// A browser, which keeps its token in a cookie.
+    Browser,
+    /// A command, with the PKCE verifier of its code. A command that logs in with a token has none.
+    Command {
+        /// The text whose SHA-256 is the challenge of the code.
+        verifier: Option<&'a str>,
+    },
+}
+
+/// The login of a browser or a command: a token of its own, which ends early if it is revoked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Login {
     /// The token.
@@ -260,13 +272,13 @@ pub trait Identify: Send + Sync {
         Ok(HashMap::new())
     }
 
-    /// Logs a browser in. `proof` is a one-time code, or a token; the new token has at most the scopes of this token, and
+    /// Logs a client in. `proof` is a one-time code, or a token; the new token has at most the scopes of this token, and
     /// ends with it. By default, no proof is accepted.
-    fn log_in(&self, _proof: &str) -> Result<Login, AuthError> {
+    fn log_in(&self, _proof: &str, _client: LoginClient<'_>) -> Result<Login, AuthError> {
         Err(AuthError::Unknown)
     }
 
-    /// Revokes the token that a browser got from [`Identify::log_in`]. Every other token stays valid.
+    /// Revokes the token that a client got from [`Identify::log_in`]. Every other token stays valid.
     fn log_out(&self, _caller: &Caller) -> Result<(), AuthError> {
         Ok(())
     }

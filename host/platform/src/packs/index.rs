@@ -1,4 +1,8 @@
 //! Indexes: lists of packs that people search, and that name the digest of each pack.
+//!
+//! An index is one JSON file with its signature, so that a reader sees both or neither change:
+//! `{ "version": 1, "signature": "ed25519:…", "index": { "packs": […] } }`. The signature is of the bytes of the member
+//! `index`.
 
 use std::{
     collections::BTreeSet,
@@ -9,8 +13,12 @@ use std::{
 use flowcell_contract::{About, Digest, Manifest, text::has_deceptive};
 use flowcell_engine::{Inspection, is_reserved};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
-use super::{Arrival, InstallError, PackId, PackVersions, Signature, Signer, Source, Trust, install::check_name};
+use super::{
+    Arrival, InstallError, PackId, PackKey, PackVersions, Signature, Signer, Source, Trust, install::check_name,
+    lock::write_atomically,
+};
 
 /// The version of the format.
 const FORMAT: u32 = 1;
@@ -27,8 +35,19 @@ const MAX_SHOWN: usize = 64;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Index {
-    version: u32,
     packs: Vec<IndexedPack>,
+}
+
+/// The content of the file of an index.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct IndexFile<'a> {
+    version: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    signature: Option<Signature>,
+    /// The text of the [`Index`].
+    #[serde(borrow)]
+    index: &'a RawValue,
 }
 
 /// One version of a pack in an index.
@@ -152,7 +171,7 @@ impl IndexedPack {
             return Err(format!("the type `{}` does not begin with `{prefix}`", node.name));
         }
         self.about.check()?;
-        place(&self.source, &Source::File("index.json".into())).map(|_| ())
+        source_of(&self.source, &Source::File("index.json".into())).map(|_| ())
     }
 }
 
@@ -164,23 +183,27 @@ impl Index {
     /// Creates an index, sorted by name and version. Fails if an entry is wrong or occurs twice.
     pub fn new(mut packs: Vec<IndexedPack>) -> Result<Index, InstallError> {
         packs.sort_by(|one, other| one.pack.cmp(&other.pack));
-        let index = Index { version: FORMAT, packs };
+        let index = Index { packs };
         index.check().map(|()| index)
     }
 
-    /// Returns the index as JSON.
-    pub fn to_text(&self) -> String {
+    /// Returns the content of the file of this index, signed with the key if there is one.
+    pub fn to_text(&self, key: Option<&PackKey>) -> String {
         // Serialising to memory fails only for keys that are not texts, and all keys are texts.
-        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+        let text = serde_json::to_string_pretty(self).unwrap_or_default();
+        let signature = key.map(|key| key.sign_index(&flowcell_engine::digest(text.as_bytes())));
+        let file = RawValue::from_string(text)
+            .and_then(|index| serde_json::to_string_pretty(&IndexFile { version: FORMAT, signature, index: &index }));
+        file.unwrap_or_default() + "\n"
+    }
+
+    /// Writes the index and its signature into a file, completely or not at all.
+    pub fn write(&self, file: &Path, key: Option<&PackKey>) -> Result<(), InstallError> {
+        write_atomically(file, self.to_text(key).as_bytes())
+            .map_err(|source| InstallError::Write { path: file.to_owned(), source })
     }
 
     fn check(&self) -> Result<(), InstallError> {
-        if self.version != FORMAT {
-            return Err(InstallError::Index(format!(
-                "its format is {}, and this program reads {FORMAT}",
-                self.version
-            )));
-        }
         if self.packs.len() > MAX_PACKS {
             return Err(InstallError::Index(format!("it has {} packs; the limit is {MAX_PACKS}", self.packs.len())));
         }
@@ -196,17 +219,26 @@ impl Index {
 }
 
 impl CheckedIndex {
-    /// Reads an index that was fetched from a place. Checks its signature and all of its entries.
-    pub fn read(arrival: &Arrival, trust: &Trust) -> Result<CheckedIndex, InstallError> {
-        if arrival.bytes.len() > MAX_INDEX {
+    /// Reads the bytes of an index that were fetched from a place. Checks its signature and all of its entries.
+    pub fn read(place: Source, bytes: &[u8], trust: &Trust) -> Result<CheckedIndex, InstallError> {
+        let wrong = |error: serde_json::Error| InstallError::Index(error.to_string());
+        if bytes.len() > MAX_INDEX {
             return Err(InstallError::Index(format!("it is larger than {MAX_INDEX} bytes")));
         }
-        let digest = flowcell_engine::digest(&arrival.bytes);
-        let signer = trust.admit_index(&digest, arrival.signature.as_ref())?;
-        let index: Index =
-            serde_json::from_slice(&arrival.bytes).map_err(|error| InstallError::Index(error.to_string()))?;
+        let file: IndexFile<'_> = serde_json::from_slice(bytes).map_err(wrong)?;
+        if file.version != FORMAT {
+            let found = file.version;
+            return Err(InstallError::Index(format!("its format is {found}, and this program reads {FORMAT}")));
+        }
+        let text = file.index.get();
+        let signer = trust.admit_index(&flowcell_engine::digest(text.as_bytes()), file.signature.as_ref())?;
+        let index: Index = serde_json::from_str(text).map_err(wrong)?;
         index.check()?;
-        Ok(CheckedIndex { index, place: arrival.source.clone(), signer })
+        // What has no folder cannot have packs in it.
+        for pack in &index.packs {
+            source_of(&pack.source, &place).map_err(|why| InstallError::Index(format!("{}: {why}", pack.pack)))?;
+        }
+        Ok(CheckedIndex { index, place, signer })
     }
 
     /// Returns the packs, sorted by name and version.
@@ -221,7 +253,7 @@ impl CheckedIndex {
         let rank = |pack: &&IndexedPack| (pack.pack.version.pre.is_empty(), pack.pack.version.clone());
         let found = fitting.max_by_key(rank);
         let found = found.ok_or_else(|| InstallError::Index(format!("it has no pack `{wanted}`")))?;
-        Ok((found, place(&found.source, &self.place).map_err(InstallError::Index)?))
+        Ok((found, source_of(&found.source, &self.place).map_err(InstallError::Index)?))
     }
 }
 
@@ -243,7 +275,7 @@ impl IndexedPack {
 }
 
 /// Returns the source of an entry. A path is one below the folder of the index, and never leads out of it.
-fn place(source: &str, index: &Source) -> Result<Source, String> {
+fn source_of(source: &str, index: &Source) -> Result<Source, String> {
     let wrong = |why: &dyn fmt::Display| format!("`source` is `{source}`: {why}");
     match Source::parse(source, None).map_err(|why| wrong(&why))? {
         Source::Url(url) if url.starts_with("https://") => Ok(Source::Url(url)),
@@ -252,8 +284,10 @@ fn place(source: &str, index: &Source) -> Result<Source, String> {
             let path = below(&path).ok_or_else(|| wrong(&"the path leads out of the folder of the index"))?;
             Ok(match index {
                 Source::File(index) => Source::File(index.parent().unwrap_or(Path::new("")).join(path)),
-                other => {
-                    let index = other.to_string();
+                Source::Registry(_) => {
+                    return Err(wrong(&"an index in a registry has no folder; push the pack, and list its reference"));
+                }
+                Source::Url(index) => {
                     let index = index.split(['?', '#']).next().unwrap_or_default();
                     let (folder, _) = index.rsplit_once('/').unwrap_or((index, ""));
                     Source::Url(format!("{folder}/{}", path.display()))
@@ -304,8 +338,7 @@ mod tests {
     }
 
     fn read(text: &str) -> Result<CheckedIndex, InstallError> {
-        let source = Source::File("shelf/index.json".into());
-        CheckedIndex::read(&Arrival { source, bytes: text.into(), signature: None }, &Trust::default())
+        CheckedIndex::read(Source::File("shelf/index.json".into()), text.as_bytes(), &Trust::default())
     }
 
     #[test]
@@ -313,7 +346,7 @@ mod tests {
         let later = IndexedPack { pack: "acme@1.10.0".parse().unwrap(), source: "packs/acme.wasm".into(), ..entry() };
         let early = IndexedPack { pack: "acme@2.0.0-rc.1".parse().unwrap(), ..entry() };
         let index = Index::new(vec![early, later, entry()]).unwrap();
-        let checked = read(&index.to_text()).unwrap();
+        let checked = read(&index.to_text(None)).unwrap();
         assert_eq!(checked.packs()[0], entry());
         let (found, source) = checked.find(&"acme".parse().unwrap()).unwrap();
         assert_eq!(
@@ -335,8 +368,8 @@ mod tests {
         let wrong = |change: fn(&mut IndexedPack)| {
             let mut pack = entry();
             change(&mut pack);
-            let index = Index { version: FORMAT, packs: vec![pack] };
-            read(&index.to_text()).unwrap_err().to_string()
+            let index = Index { packs: vec![pack] };
+            read(&index.to_text(None)).unwrap_err().to_string()
         };
         for (told, change) in [
             ("built-in", (|pack| pack.pack.name = "http".into()) as fn(&mut IndexedPack)),
@@ -360,14 +393,47 @@ mod tests {
             let error = wrong(change);
             assert!(error.contains(told), "{told}: {error}");
         }
-        let twice = Index { version: FORMAT, packs: vec![entry(), entry()] };
-        assert!(read(&twice.to_text()).unwrap_err().to_string().contains("occurs twice"));
-        let later = Index { version: 2, packs: Vec::new() };
-        assert!(read(&later.to_text()).unwrap_err().to_string().contains("its format is 2"));
-        assert!(read("{").is_err() && read(r#"{ "version": 1, "packs": [], "more": 1 }"#).is_err());
-        let many = Index { version: FORMAT, packs: vec![entry(); MAX_PACKS + 1] };
+        let twice = Index { packs: vec![entry(), entry()] };
+        assert!(read(&twice.to_text(None)).unwrap_err().to_string().contains("occurs twice"));
+        let later = r#"{ "version": 2, "index": { "packs": [] } }"#;
+        assert!(read(later).unwrap_err().to_string().contains("its format is 2"));
+        assert!(read("{").is_err() && read(r#"{ "version": 1, "index": { "packs": [] }, "more": 1 }"#).is_err());
+        let many = Index { packs: vec![entry(); MAX_PACKS + 1] };
         assert!(many.check().unwrap_err().to_string().contains("the limit is"));
         assert!(read(&" ".repeat(MAX_INDEX + 1)).unwrap_err().to_string().contains("larger than"));
+    }
+
+    #[test]
+    fn a_signature_is_of_the_bytes_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = PackKey::make(&folder.path().join("key")).unwrap();
+        let file = folder.path().join("index.json");
+        let index = Index::new(vec![entry()]).unwrap();
+        index.write(&file, Some(&key)).unwrap();
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert_eq!(read(&text).unwrap().signer.unwrap().key, key.public());
+        // Members around the signed bytes may be formatted in another way, but not those bytes.
+        assert!(read(&text.replacen("{\n  \"version\"", "{ \"version\"", 1)).is_ok());
+        for (old, new) in [("1.0.0", "1.0.1"), ("\"packs\": ", "\"packs\":")] {
+            assert!(text.contains(old), "{text}");
+            let error = read(&text.replace(old, new)).unwrap_err().to_string();
+            assert!(error.contains("is for other bytes"), "{error}");
+        }
+        index.write(&file, None).unwrap();
+        assert_eq!(read(&std::fs::read_to_string(&file).unwrap()).unwrap().signer, None, "no stale signature is left");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "the key and the index");
+    }
+
+    #[test]
+    fn an_index_in_a_registry_names_no_paths() {
+        let registry = Source::Registry("ghcr.io/acme/packs".parse().unwrap());
+        let read = |pack: IndexedPack| {
+            let text = Index { packs: vec![pack] }.to_text(None);
+            CheckedIndex::read(registry.clone(), text.as_bytes(), &Trust::default())
+        };
+        assert!(read(entry()).is_ok());
+        let error = read(IndexedPack { source: "./acme.wasm".into(), ..entry() }).unwrap_err().to_string();
+        assert!(error.contains("has no folder; push the pack"), "{error}");
     }
 
     #[test]

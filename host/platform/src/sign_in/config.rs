@@ -1,19 +1,13 @@
 //! The operator's file of issuers.
 
-use std::{
-    collections::BTreeMap,
-    fs::File,
-    io::Read,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, path::PathBuf};
 
-use flowcell_contract::yaml_error;
 use flowcell_services::webhook::SecretSource;
 use serde::Deserialize;
 use serde_json::Value;
-use url::{Host, Url};
+use url::Url;
 
-use crate::operate::identity::Scope;
+use crate::operate::{address::check_protected, identity::Scope, settings_file::SettingsFile};
 
 /// Maximum size of the file.
 pub const MAX_SIGN_IN_FILE_BYTES: u64 = 1024 * 1024;
@@ -96,50 +90,9 @@ pub struct Rule {
     pub scopes: Vec<String>,
 }
 
-/// An error of the file.
-#[derive(Debug, thiserror::Error)]
-#[error("{path}: {why}")]
-pub struct SignInFileError {
-    path: String,
-    why: String,
-}
-
-impl SignInFileError {
-    /// Returns what to do.
-    pub fn help(&self) -> &'static str {
-        "`flowcell help sign-in` describes the file"
-    }
-}
-
-impl SignInFile {
-    /// Reads and checks a file.
-    pub fn read(path: &Path) -> Result<SignInFile, SignInFileError> {
-        let wrong = |why: String| SignInFileError { path: path.display().to_string(), why };
-        let mut text = String::new();
-        let read = File::open(path).and_then(|file| file.take(MAX_SIGN_IN_FILE_BYTES + 1).read_to_string(&mut text));
-        read.map_err(|error| wrong(format!("cannot read the file: {error}")))?;
-        if text.len() as u64 > MAX_SIGN_IN_FILE_BYTES {
-            return Err(wrong(format!("the file is larger than {} KiB", MAX_SIGN_IN_FILE_BYTES >> 10)));
-        }
-        SignInFile::parse(&text).map_err(wrong)
-    }
-
-    /// Parses and checks a text. The error has the line, or the name of the issuer.
-    pub fn parse(text: &str) -> Result<SignInFile, String> {
-        if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
-            return Ok(SignInFile::default());
-        }
-        let file: SignInFile = serde_yaml::from_str(text).map_err(|error| {
-            let first = yaml_error(&error).lines().next().unwrap_or_default().to_owned();
-            let why = first.strip_prefix("error: ").unwrap_or(&first);
-            let why =
-                why.split_once(": ").map_or(why, |(head, rest)| if head.starts_with("line ") { rest } else { why });
-            let place = error.location().map(|at| format!("line {}, column {}: ", at.line(), at.column()));
-            place.unwrap_or_default() + why
-        })?;
-        file.check()?;
-        Ok(file)
-    }
+impl SettingsFile for SignInFile {
+    const MAX_BYTES: u64 = MAX_SIGN_IN_FILE_BYTES;
+    const HELP: &'static str = "`flowcell help sign-in` describes the file";
 
     fn check(&self) -> Result<(), String> {
         if self.issuers.len() > MAX_ISSUERS {
@@ -313,25 +266,13 @@ impl Rule {
     }
 }
 
-/// Returns whether a URL names this machine.
-fn is_here(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    }
-}
-
 /// Checks a URL to which codes or secrets are sent: with TLS, unless it names this machine. The error continues a sentence.
 pub(super) fn check_url(text: &str) -> Result<Url, String> {
     if text.len() > MAX_TEXT_BYTES {
         return Err(format!("is longer than {MAX_TEXT_BYTES} bytes"));
     }
     let url = Url::parse(text).map_err(|error| format!("is not a URL: {error}"))?;
-    if url.scheme() != "https" && !(url.scheme() == "http" && is_here(&url)) {
-        return Err("must begin with `https://`; `http://` is for this machine only".to_owned());
-    }
+    check_protected(&url)?;
     if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
         return Err("may have neither a user name, a password, nor a fragment".to_owned());
     }

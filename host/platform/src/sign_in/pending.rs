@@ -4,13 +4,13 @@
 //! follows from a data key of `local` ([`signing`]), so all processes of a shared store accept it, and nothing is stored for
 //! a sign-in that does not end.
 
-use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use flowcell_contract::Tenant;
-use ring::hmac;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
-use crate::operate::vault::{Vault, VaultError, signing};
+use crate::operate::{
+    pkce,
+    vault::{Vault, VaultError, signing::SignedText},
+};
 
 /// The time for a sign-in in milliseconds: 10 minutes.
 pub const PENDING_LIFETIME_MS: u64 = 10 * 60_000;
@@ -18,14 +18,11 @@ pub const PENDING_LIFETIME_MS: u64 = 10 * 60_000;
 const MAX_COOKIE_BYTES: usize = 3_072;
 /// Maximum length of the page to open afterwards. A longer one is left out.
 pub(super) const MAX_NEXT_BYTES: usize = 512;
-/// The purpose of the key that signs cookies.
-const PURPOSE: &str = "flowcell sign-in 1";
+const COOKIE: SignedText = SignedText { prefix: "", purpose: "flowcell sign-in 1", most: MAX_COOKIE_BYTES };
 
 /// A sign-in that has begun.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Pending {
-    /// The number of the data key.
-    key: String,
     /// The name of the issuer in the file.
     pub(super) name: String,
     /// The identifier of the issuer.
@@ -48,38 +45,28 @@ impl Pending {
         (origin, next): (&str, &str),
         now: u64,
     ) -> Result<(Pending, String), VaultError> {
-        let (key, signing) = signing::new_key(vault, &Tenant::local(), PURPOSE)?;
         let pending = Pending {
-            key,
             name: name.to_owned(),
             issuer: issuer.to_owned(),
-            state: random(),
-            nonce: random(),
-            verifier: random(),
+            state: pkce::random(),
+            nonce: pkce::random(),
+            verifier: pkce::random(),
             origin: origin.to_owned(),
             next: if next.len() > MAX_NEXT_BYTES { String::new() } else { next.to_owned() },
             ends: now.saturating_add(PENDING_LIFETIME_MS),
         };
-        let json = serde_json::to_vec(&pending).unwrap_or_default();
-        let signed = URL_SAFE_NO_PAD.encode(json);
-        let tag = URL_SAFE_NO_PAD.encode(hmac::sign(&signing, signed.as_bytes()));
-        let cookie = format!("{signed}.{tag}");
+        let cookie = COOKIE.sign(vault, &Tenant::local(), &pending)?;
         Ok((pending, cookie))
     }
 
     /// Opens a cookie. `None`: this store has not signed it. Reads the store.
-    ///
-    /// The content is not signed before the check of its signature. Until then it selects only a data key.
     pub(super) fn open(vault: &Vault, cookie: &str) -> Result<Option<Pending>, VaultError> {
-        let Some((pending, signed, tag)) = parse(cookie) else { return Ok(None) };
-        let key = signing::earlier_key(vault, &Tenant::local(), &pending.key, PURPOSE)?;
-        let is_signed = key.is_some_and(|key| hmac::verify(&key, signed.as_bytes(), &tag).is_ok());
-        Ok(is_signed.then_some(pending))
+        COOKIE.parse::<Pending>(cookie).map_or(Ok(None), |unchecked| unchecked.check(vault, &Tenant::local()))
     }
 
     /// Returns the SHA-256 of the verifier for the issuer, in Base64.
     pub(super) fn challenge(&self) -> String {
-        URL_SAFE_NO_PAD.encode(Sha256::digest(&self.verifier))
+        pkce::challenge_of(&self.verifier)
     }
 
     /// Returns the address that the issuer sends the browser to.
@@ -91,26 +78,12 @@ impl Pending {
 /// The path of the page that issuers send browsers to.
 pub(super) const CALLBACK_PATH: &str = "/console/sign-in/callback";
 
-fn parse(cookie: &str) -> Option<(Pending, &str, Vec<u8>)> {
-    if cookie.len() > MAX_COOKIE_BYTES {
-        return None;
-    }
-    let (signed, tag) = cookie.split_once('.')?;
-    let json = URL_SAFE_NO_PAD.decode(signed).ok()?;
-    Some((serde_json::from_slice(&json).ok()?, signed, URL_SAFE_NO_PAD.decode(tag).ok()?))
-}
-
-/// Returns 256 random bits.
-fn random() -> String {
-    URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>())
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
     use super::*;
-    use crate::Host;
+    use crate::{Host, operate::vault::signing};
 
     #[test]
     fn only_an_unchanged_cookie_of_this_store_opens() {
@@ -129,9 +102,18 @@ mod tests {
         assert_eq!(Pending::open(elsewhere.vault(), &cookie).unwrap(), None);
         let (_, tag) = cookie.split_once('.').unwrap();
         let forged = Pending { name: "b".into(), ..pending.clone() };
-        let forged = format!("{}.{tag}", URL_SAFE_NO_PAD.encode(serde_json::to_vec(&forged).unwrap()));
-        let changed =
-            [forged, cookie.replace('.', ""), format!("{cookie}A"), String::new(), "a.b".into(), "x".repeat(9_000)];
+        let (number, key) = signing::new_key(host.vault(), &Tenant::from("other"), COOKIE.purpose).unwrap();
+        let sealed = COOKIE.seal(number, &key, &forged);
+        let forged = format!("{}.{tag}", sealed.split_once('.').unwrap().0);
+        let changed = [
+            sealed,
+            forged,
+            cookie.replace('.', ""),
+            format!("{cookie}A"),
+            String::new(),
+            "a.b".into(),
+            "x".repeat(9_000),
+        ];
         for changed in changed {
             assert_eq!(Pending::open(host.vault(), &changed).unwrap(), None, "{changed}");
         }

@@ -22,6 +22,7 @@ use crate::{
     operate::{
         account::{AccountRefusal, Granted, Subject},
         identity::{Identify, Login, Scope, Scopes},
+        settings_file::SettingsFile,
         vault::{VaultError, signing},
     },
 };

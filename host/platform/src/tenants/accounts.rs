@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Outcome, TOKEN, TenantError, Tenants,
-    token::{Token, new_secret},
+    token::{LoginKind, NewLogin, Token, new_secret},
     token_use::{LastUse, TOKEN_USE},
 };
 use crate::operate::{
@@ -157,12 +157,46 @@ fn add_session(tenants: &Tenants, granted: &Granted) -> Result<Login, AccountRef
         }
         remove_tokens(tenants, &dropped).map_err(unavailable)?;
         let tenants = tenants.acting_as(&Arc::from(name.as_str()));
-        let made = tenants.create_session_token(granted, (&name, &id), secret);
-        let token = made.map_err(unavailable)?;
+        let new = NewLogin {
+            kind: if granted.is_machine { LoginKind::Machine } else { LoginKind::Browser },
+            tenant: granted.tenant.clone(),
+            scopes: granted.scopes.clone(),
+            name,
+            parent: None,
+            account: Some(id),
+            lasts: granted.lasts,
+        };
+        let token = tenants.create_login_token(new, secret).map_err(unavailable)?;
         tenants.note(&granted.tenant, "account.sign-in", &token.id, Outcome::Done).map_err(unavailable)?;
         return Ok(Login { token: token.token, lasts: granted.lasts });
     }
     Err(AccountRefusal::Unavailable)
+}
+
+/// Adds the login of a command to the sessions of an account. `beside` is the session that has approved it. The oldest of
+/// the other sessions gives way if there are too many. Returns false if the account does not list `beside` any more.
+pub(super) fn add_command(
+    tenants: &Tenants,
+    id: &str,
+    beside: &str,
+    (session, expires): (&str, u64),
+) -> Result<bool, TenantError> {
+    for _ in 0..MAX_WRITE_TRIES {
+        let Some((mut account, version)) = tenants.get::<Account>(ACCOUNT, id)? else { return Ok(false) };
+        if account.disabled || !account.sessions.iter().any(|listed| listed.id == beside) {
+            return Ok(false);
+        }
+        let excess = (account.sessions.len() + 1).saturating_sub(MAX_SESSIONS);
+        let others = account.sessions.iter().filter(|listed| listed.id != beside);
+        let dropped: Vec<String> = others.take(excess).map(|listed| listed.id.clone()).collect();
+        account.sessions.retain(|listed| !dropped.contains(&listed.id));
+        account.sessions.push(Session { id: session.to_owned(), expires });
+        if tenants.put(ACCOUNT, id, Some(&account), version)? {
+            remove_tokens(tenants, &dropped)?;
+            return Ok(true);
+        }
+    }
+    Err(TenantError::Changed(id.to_owned()))
 }
 
 /// Returns whether a tenant may have one more account, if a store has at most this many. A tenant may have as many accounts

@@ -16,7 +16,7 @@ use crate::{
     Host,
     operate::{
         account::{AccountRefusal, Granted, Subject},
-        identity::{AuthError, Caller, Identify, Local, Login, OwnToken, Refusal},
+        identity::{AuthError, Caller, Identify, Local, Login, LoginClient, OwnToken, Refusal},
         policy::Policy,
         record::TENANT,
     },
@@ -103,8 +103,8 @@ impl Identify for Callers {
         self.tenants.token_ends(now)
     }
 
-    fn log_in(&self, proof: &str) -> Result<Login, AuthError> {
-        self.tenants.log_in(proof)
+    fn log_in(&self, proof: &str, client: LoginClient<'_>) -> Result<Login, AuthError> {
+        self.tenants.log_in(proof, client)
     }
 
     fn log_out(&self, caller: &Caller) -> Result<(), AuthError> {

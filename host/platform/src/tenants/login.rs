@@ -1,5 +1,8 @@
-//! Logins of browsers. An operator makes a code, which works once, and the browser exchanges it for a token of its own. A
-//! token may be exchanged in the same way.
+//! Logins of browsers and of commands. An operator or the holder of a token makes a code, which works once, and the client
+//! exchanges it for a token of its own. A token may be exchanged in the same way.
+//!
+//! The code of a command is bound to a challenge: only the command that has its verifier can use it. A person who has logged in
+//! with a browser makes such a code, so that the command acts for the same person.
 
 use std::sync::Arc;
 
@@ -7,16 +10,22 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Outcome, TOKEN, TenantError, Tenants, accounts,
-    token::{Token, check_scopes, hash_secret, new_secret, split_token},
+    token::{LoginKind, NewLogin, Token, check_scopes, hash_secret, new_secret, split_token},
 };
-use crate::operate::identity::{AuthError, Caller, Identify, Login, Refusal, Scope};
+use crate::operate::{
+    identity::{AuthError, Caller, Identify, Login, LoginClient, Refusal, Scope},
+    pkce,
+};
 
 /// Lifetime of a one-time code in milliseconds.
 pub const CODE_LIFETIME_MS: u64 = 2 * 60 * 1_000;
-/// Lifetime of the token of a browser in milliseconds.
+/// Lifetime of the token of a browser or a command in milliseconds.
 pub const LOGIN_LIFETIME_MS: u64 = 12 * 60 * 60 * 1_000;
 /// Maximum number of codes of a tenant that callers have made and no login has used, within their lifetime.
 pub const MAX_OPEN_CODES: usize = 20;
+/// Maximum number of tokens from the token of a login to the token or the account that it was first made from. A console
+/// that a command has opened, and that approves another command, adds two.
+const MAX_CHAIN: usize = 6;
 /// The kind of the documents of one-time codes, by their ids.
 const CODE: &str = "login-code";
 /// The prefix of every one-time code.
@@ -34,16 +43,26 @@ pub(super) struct Code {
     /// The id of the token that has made the code, and with which the login ends. `None` for a code of the operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     parent: Option<String>,
+    /// The challenge whose verifier a command has. `None` for the code of a browser.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    challenge: Option<String>,
 }
 
 /// A code that a caller may not make.
 #[derive(Debug, thiserror::Error)]
 pub enum CodeError {
-    /// The caller has no token of its own, or that of a browser.
+    /// The caller has no token of its own, or one that makes no such codes.
     #[error(
-        "only a token of a tenant makes codes, and neither the login of a browser nor a token of the operators does"
+        "only a token of a tenant and the login of a command make codes, and the login of a browser makes those of commands; \
+         a token of the operators and a machine make none"
     )]
     NotAToken,
+    /// The challenge is not one of PKCE.
+    #[error("`challenge` is the SHA-256 of the verifier in Base64 for URLs, without padding: 43 characters")]
+    Challenge,
+    /// Too many logins were made from each other.
+    #[error("the login was made from a login that was made from a login, and so on; log in anew")]
+    TooDeep,
     /// The caller's token has no scopes, so that a login could do nothing.
     #[error("the token has no scopes, so that a login with its code could do nothing; use another token")]
     NoScopes,
@@ -69,18 +88,33 @@ pub fn create_code(tenants: &Tenants, tenant: &str, scopes: &[String]) -> Result
     check_scopes(tenant, scopes)?;
     let now = tenants.host.now();
     remove_codes(tenants, |code| now >= code.expires)?;
-    add_code(tenants, tenant, scopes, None)
+    add_code(tenants, tenant, scopes, None, None)
 }
 
 /// Makes a code for a caller with a token of a tenant. The login has these scopes, and the caller must have all of
 /// them. Without scopes it has those of the caller. It ends with the caller's token.
-pub fn create_code_for(tenants: &Tenants, caller: &Caller, scopes: &[String]) -> Result<String, CodeError> {
+///
+/// With a `challenge` the code is one of a command. If the login of a browser makes it, the login of the command ends no later,
+/// but goes on if the browser logs out.
+pub fn create_code_for(
+    tenants: &Tenants,
+    caller: &Caller,
+    scopes: &[String],
+    challenge: Option<&str>,
+) -> Result<String, CodeError> {
     let tenant = caller.tenant.as_str();
     let Some(id) = caller.token.as_deref().filter(|_| !caller.is_operator()) else { return Err(CodeError::NotAToken) };
-    // A login that was made by a login would not end with the first token.
-    let known = tenants.get::<Token>(TOKEN, id)?;
-    if known.is_none_or(|(known, _)| known.is_login) {
-        return Err(CodeError::NotAToken);
+    if challenge.is_some_and(|challenge| !pkce::is_challenge(challenge)) {
+        return Err(CodeError::Challenge);
+    }
+    let (known, _) = tenants.get::<Token>(TOKEN, id)?.ok_or(CodeError::NotAToken)?;
+    match known.login_kind() {
+        Some(LoginKind::Machine) => return Err(CodeError::NotAToken),
+        Some(LoginKind::Browser) if challenge.is_none() => return Err(CodeError::NotAToken),
+        _ => {}
+    }
+    if chain_of(tenants, &known)? + 1 >= MAX_CHAIN {
+        return Err(CodeError::TooDeep);
     }
     tenants.tenant(tenant)?;
     check_scopes(tenant, scopes)?;
@@ -96,18 +130,34 @@ pub fn create_code_for(tenants: &Tenants, caller: &Caller, scopes: &[String]) ->
     if scopes.is_empty() {
         return Err(CodeError::NoScopes);
     }
-    Ok(add_code(tenants, tenant, scopes, Some(id))?)
+    Ok(add_code(tenants, tenant, scopes, Some(id), challenge)?)
+}
+
+/// Returns the number of tokens from which a token was made, at most [`MAX_CHAIN`].
+fn chain_of(tenants: &Tenants, token: &Token) -> Result<usize, TenantError> {
+    let (mut count, mut next) = (0, token.parent.clone());
+    while let Some(id) = next.filter(|_| count < MAX_CHAIN) {
+        count += 1;
+        next = tenants.get::<Token>(TOKEN, &id)?.and_then(|(token, _)| token.parent);
+    }
+    Ok(count)
 }
 
 /// Stores a new code.
-fn add_code(tenants: &Tenants, tenant: &str, scopes: &[String], parent: Option<&str>) -> Result<String, TenantError> {
+fn add_code(
+    tenants: &Tenants,
+    tenant: &str,
+    scopes: &[String],
+    parent: Option<&str>,
+    challenge: Option<&str>,
+) -> Result<String, TenantError> {
     let now = tenants.host.now();
     let all = || Scope::of_tenants().map(|scope| scope.name().to_owned()).collect();
     let scopes = if scopes.is_empty() { all() } else { scopes.to_vec() };
     let (id, secret) = new_secret();
     let expires = now.saturating_add(CODE_LIFETIME_MS);
-    let parent = parent.map(str::to_owned);
-    let code = Code { tenant: tenant.to_owned(), hash: hash_secret(&secret), scopes, expires, parent };
+    let (parent, challenge) = (parent.map(str::to_owned), challenge.map(str::to_owned));
+    let code = Code { tenant: tenant.to_owned(), hash: hash_secret(&secret), scopes, expires, parent, challenge };
     if !tenants.put(CODE, &id, Some(&code), 0)? {
         return Err(TenantError::Changed(id));
     }
@@ -127,15 +177,15 @@ pub(super) fn remove_codes(tenants: &Tenants, is_due: impl Fn(&Code) -> bool) ->
     Ok(())
 }
 
-/// Exchanges a one-time code or a token, of a tenant or of the operators, for the token of a browser.
-pub(super) fn log_in(tenants: &Tenants, proof: &str) -> Result<Login, AuthError> {
+/// Exchanges a one-time code or a token, of a tenant or of the operators, for the token of a client.
+pub(super) fn log_in(tenants: &Tenants, proof: &str, client: LoginClient<'_>) -> Result<Login, AuthError> {
     match proof.strip_prefix(PREFIX).and_then(|code| code.split_once('_')) {
-        Some((id, secret)) => with_code(tenants, id, secret),
-        None => with_token(tenants, proof),
+        Some((id, secret)) => with_code(tenants, (id, secret), client),
+        None => with_token(tenants, proof, client),
     }
 }
 
-fn with_code(tenants: &Tenants, id: &str, secret: &str) -> Result<Login, AuthError> {
+fn with_code(tenants: &Tenants, (id, secret): (&str, &str), client: LoginClient<'_>) -> Result<Login, AuthError> {
     let unavailable = |_| AuthError::Unavailable;
     let Some((code, version)) = tenants.get::<Code>(CODE, id).map_err(unavailable)? else {
         return Err(AuthError::Unknown);
@@ -143,45 +193,98 @@ fn with_code(tenants: &Tenants, id: &str, secret: &str) -> Result<Login, AuthErr
     if hash_secret(secret) != code.hash {
         return Err(tenants.reject_token(&code.tenant, id));
     }
-    // Of several logins with the same code, only one removes it.
+    let fits = match (client, &code.challenge) {
+        (LoginClient::Browser, challenge) => challenge.is_none(),
+        (LoginClient::Command { verifier: Some(verifier) }, Some(challenge)) => {
+            pkce::challenge_of(verifier) == *challenge
+        }
+        (LoginClient::Command { .. }, _) => false,
+    };
+    // Of several logins with the same code, only one removes it. A client that does not fit removes it, too: somebody else
+    // has seen the code.
     let is_first = tenants.put::<Code>(CODE, id, None, version).map_err(unavailable)?;
     let (tenant, _) = tenants.tenant(&code.tenant).map_err(|_| AuthError::Unknown)?;
-    if !is_first || tenants.host.now() >= code.expires || tenant.disabled {
+    if !fits || !is_first || tenants.host.now() >= code.expires || tenant.disabled {
         return Err(tenants.reject_token(&code.tenant, id));
     }
-    // The login of a code whose maker is revoked would end at once.
-    if let Some(parent) = &code.parent
-        && is_revoked(tenants, parent)?
-    {
-        return Err(tenants.reject_token(&code.tenant, id));
+    let maker = match &code.parent {
+        None => None,
+        Some(parent) => match valid(tenants, parent)? {
+            Some(maker) => Some((parent.as_str(), maker)),
+            // The login of a code whose maker is revoked would end at once.
+            None => return Err(tenants.reject_token(&code.tenant, id)),
+        },
+    };
+    let acting = tenants.acting_as(&Arc::from(id));
+    match new_login(&acting, &code.tenant, code.scopes, maker, kind_of(client))? {
+        Some(login) => Ok(login),
+        None => Err(tenants.reject_token(&code.tenant, id)),
     }
-    new_login(&tenants.acting_as(&Arc::from(id)), &code.tenant, code.scopes, code.parent)
 }
 
-/// Returns whether a token is not valid any more.
-fn is_revoked(tenants: &Tenants, id: &str) -> Result<bool, AuthError> {
+fn kind_of(client: LoginClient<'_>) -> LoginKind {
+    match client {
+        LoginClient::Browser => LoginKind::Browser,
+        LoginClient::Command { .. } => LoginKind::Command,
+    }
+}
+
+/// Returns a token if it is valid, and so are those that it was made from.
+fn valid(tenants: &Tenants, id: &str) -> Result<Option<Token>, AuthError> {
     let found = tenants.get::<Token>(TOKEN, id).map_err(|_| AuthError::Unavailable)?;
-    Ok(found.is_none_or(|(token, _)| token.refusal_at(tenants.host.now()).is_some()))
+    let Some((token, _)) = found.filter(|(token, _)| token.refusal_at(tenants.host.now()).is_none()) else {
+        return Ok(None);
+    };
+    Ok(parent_refusal(tenants, id, &token)?.is_none().then_some(token))
 }
 
-fn with_token(tenants: &Tenants, token: &str) -> Result<Login, AuthError> {
+fn with_token(tenants: &Tenants, token: &str, client: LoginClient<'_>) -> Result<Login, AuthError> {
     let caller = tenants.identify(Some(token))?;
     let Some((id, _)) = split_token(token) else { return Err(AuthError::Unknown) };
     let known = tenants.get::<Token>(TOKEN, id).map_err(|_| AuthError::Unavailable)?;
-    if known.is_none_or(|(known, _)| known.is_login) {
-        return Err(AuthError::Unknown);
+    let Some((known, _)) = known.filter(|(known, _)| !known.is_login) else { return Err(AuthError::Unknown) };
+    let (acting, scopes) = (tenants.acting_as(&Arc::from(id)), caller.scopes.names());
+    let login = new_login(&acting, caller.tenant.as_str(), scopes, Some((id, known)), kind_of(client))?;
+    login.ok_or(AuthError::Unknown)
+}
+
+/// Makes the login of a client. `maker` is the token from which it is made, with its id: the login ends with it, and never later.
+/// A command that a browser has approved takes the place beside the browser. Returns `None` if the account of the browser has
+/// ended its sessions meanwhile.
+fn new_login(
+    tenants: &Tenants,
+    tenant: &str,
+    scopes: Vec<String>,
+    maker: Option<(&str, Token)>,
+    kind: LoginKind,
+) -> Result<Option<Login>, AuthError> {
+    let unavailable = |_: TenantError| AuthError::Unavailable;
+    let now = tenants.host.now();
+    let ends = maker.as_ref().and_then(|(_, maker)| maker.expires).unwrap_or(u64::MAX);
+    let lasts = LOGIN_LIFETIME_MS.min(ends.saturating_sub(now));
+    let secret = new_secret();
+    let (name, parent, account) = match maker {
+        None => (String::new(), None, None),
+        Some((id, maker)) if maker.login_kind() == Some(LoginKind::Browser) => {
+            if let Some(account) = &maker.account {
+                let session = (secret.0.as_str(), now.saturating_add(lasts));
+                if !accounts::add_command(tenants, account, id, session).map_err(unavailable)? {
+                    return Ok(None);
+                }
+            }
+            (maker.name, maker.parent, maker.account)
+        }
+        Some((id, maker)) => (maker.name, Some(id.to_owned()), None),
+    };
+    let new = NewLogin { kind, tenant: tenant.to_owned(), scopes, name, parent, account, lasts };
+    let token = tenants.create_login_token(new, secret).map_err(unavailable)?;
+    if kind == LoginKind::Command {
+        tenants.note(tenant, "login.command", &token.id, Outcome::Done).map_err(unavailable)?;
     }
-    let parent = Some(id.to_owned());
-    new_login(&tenants.acting_as(&Arc::from(id)), caller.tenant.as_str(), caller.scopes.names(), parent)
+    Ok(Some(Login { token: token.token, lasts }))
 }
 
-fn new_login(tenants: &Tenants, tenant: &str, scopes: Vec<String>, parent: Option<String>) -> Result<Login, AuthError> {
-    let new = tenants.create_login_token(tenant, scopes, parent, LOGIN_LIFETIME_MS);
-    let token = new.map_err(|_| AuthError::Unavailable)?.token;
-    Ok(Login { token, lasts: LOGIN_LIFETIME_MS })
-}
-
-/// Revokes the caller's token if it is one of a browser.
+/// Revokes the caller's token if it is one of a login.
 pub(super) fn log_out(tenants: &Tenants, caller: &Caller) -> Result<(), AuthError> {
     let Some(id) = &caller.token else { return Ok(()) };
     let known = tenants.get::<Token>(TOKEN, id).map_err(|_| AuthError::Unavailable)?;
@@ -191,15 +294,23 @@ pub(super) fn log_out(tenants: &Tenants, caller: &Caller) -> Result<(), AuthErro
     }
 }
 
-/// Returns the reason why the parent or the account of the token with this id is not valid. Returns `None` if it is, or if
-/// the token has neither.
+/// Returns the reason why a token or the account that the token with this id was made from is not valid. Returns `None` if all
+/// are, or if there are none.
 pub(super) fn parent_refusal(tenants: &Tenants, id: &str, token: &Token) -> Result<Option<Refusal>, AuthError> {
-    if let Some(account) = &token.account {
-        return accounts::refusal(tenants, account, id);
+    let (mut id, mut token) = (id.to_owned(), token.clone());
+    for _ in 0..MAX_CHAIN {
+        if let Some(account) = &token.account {
+            return accounts::refusal(tenants, account, &id);
+        }
+        let Some(parent) = token.parent else { return Ok(None) };
+        let found = tenants.get::<Token>(TOKEN, &parent).map_err(|_| AuthError::Unavailable)?;
+        let Some((next, _)) = found else { return Ok(Some(Refusal::TokenUnknown)) };
+        if let Some(refusal) = next.refusal_at(tenants.host.now()) {
+            return Ok(Some(refusal));
+        }
+        (id, token) = (parent, next);
     }
-    let Some(parent) = &token.parent else { return Ok(None) };
-    let parent = tenants.get::<Token>(TOKEN, parent).map_err(|_| AuthError::Unavailable)?;
-    Ok(parent.map_or(Some(Refusal::TokenUnknown), |(parent, _)| parent.refusal_at(tenants.host.now())))
+    Ok(Some(Refusal::TokenUnknown))
 }
 
 /// Performs `Identify::refusal`.
@@ -251,7 +362,7 @@ mod tests {
         for (ms, is_good) in [(60_000, true), (0, false), (-1, false)] {
             let code = create_code(&tenants, "a", &[]).unwrap();
             expire_in(&tenants, &code, ms);
-            assert_eq!(log_in(&tenants, &code).is_ok(), is_good, "{ms}");
+            assert_eq!(log_in(&tenants, &code, LoginClient::Browser).is_ok(), is_good, "{ms}");
             assert!(tenants.all::<Code>(CODE).unwrap().is_empty());
         }
         let forgotten = create_code(&tenants, "a", &[]).unwrap();
@@ -272,7 +383,7 @@ mod tests {
         assert_eq!(refused("a", &["admin:write"]), "scope_not_allowed");
         let code = create_code(&tenants, "a", &["run:read".into()]).unwrap();
         tenants.enable("a", false).unwrap();
-        assert_eq!(log_in(&tenants, &code), Err(AuthError::Unknown));
+        assert_eq!(log_in(&tenants, &code, LoginClient::Browser), Err(AuthError::Unknown));
     }
 
     #[test]
@@ -280,7 +391,7 @@ mod tests {
         let tenants = tenants();
         let token = tenants.create_token("a", &[], "", None).unwrap().token;
         let caller = tenants.identify(Some(&token)).unwrap();
-        assert!(matches!(create_code_for(&tenants, &caller, &[]), Err(CodeError::NoScopes)));
+        assert!(matches!(create_code_for(&tenants, &caller, &[], None), Err(CodeError::NoScopes)));
         assert!(tenants.all::<Code>(CODE).unwrap().is_empty());
     }
 
@@ -288,11 +399,94 @@ mod tests {
     fn codes_and_logins_leave_with_their_tenant() {
         let tenants = tenants();
         tenants.create("b").unwrap();
-        let login = log_in(&tenants, &create_code(&tenants, "a", &[]).unwrap()).unwrap();
+        let login = log_in(&tenants, &create_code(&tenants, "a", &[]).unwrap(), LoginClient::Browser).unwrap();
         create_code(&tenants, "a", &[]).unwrap();
         let kept = create_code(&tenants, "b", &[]).unwrap();
         remove_codes(&tenants, |code| code.is_of("a")).unwrap();
         assert_eq!(tenants.all::<Code>(CODE).unwrap().len(), 1);
-        assert!(tenants.identify(Some(&login.token)).is_ok() && log_in(&tenants, &kept).is_ok());
+        assert!(tenants.identify(Some(&login.token)).is_ok() && log_in(&tenants, &kept, LoginClient::Browser).is_ok());
+    }
+
+    fn caller(tenants: &Tenants, token: &str) -> Caller {
+        tenants.identify(Some(token)).unwrap()
+    }
+
+    fn command(tenants: &Tenants, code: &str, verifier: &str) -> Result<Login, AuthError> {
+        log_in(tenants, code, LoginClient::Command { verifier: Some(verifier) })
+    }
+
+    /// Lets a browser approve a command. Returns the code for the verifier `v`.
+    fn approve(tenants: &Tenants, browser: &Login) -> Result<String, CodeError> {
+        let challenge = pkce::challenge_of("v");
+        create_code_for(tenants, &caller(tenants, &browser.token), &[], Some(&challenge))
+    }
+
+    #[test]
+    fn the_code_of_a_command_needs_its_verifier_and_is_used_up_by_another() {
+        let tenants = tenants();
+        let browser = log_in(&tenants, &create_code(&tenants, "a", &[]).unwrap(), LoginClient::Browser).unwrap();
+        let made = || approve(&tenants, &browser).unwrap();
+        let code = made();
+        let login = command(&tenants, &code, "v").unwrap();
+        assert_eq!(caller(&tenants, &login.token).tenant.as_str(), "a");
+        assert_eq!(command(&tenants, &code, "v"), Err(AuthError::Unknown), "used twice");
+        for client in [
+            LoginClient::Command { verifier: Some("w") },
+            LoginClient::Command { verifier: None },
+            LoginClient::Browser,
+        ] {
+            let code = made();
+            assert_eq!(log_in(&tenants, &code, client), Err(AuthError::Unknown), "{client:?}");
+            assert_eq!(command(&tenants, &code, "v"), Err(AuthError::Unknown), "{client:?} has used it up");
+        }
+        let of_browser = create_code(&tenants, "a", &[]).unwrap();
+        assert_eq!(command(&tenants, &of_browser, ""), Err(AuthError::Unknown), "a code of a browser");
+        for odd in ["", "v", &"=".repeat(43)] {
+            let wrong = create_code_for(&tenants, &caller(&tenants, &browser.token), &[], Some(odd));
+            assert!(matches!(wrong, Err(CodeError::Challenge)), "{odd}");
+        }
+    }
+
+    #[test]
+    fn a_login_ends_with_all_from_which_it_was_made_and_never_later() {
+        let tenants = tenants();
+        let token = tenants.create_token("a", &["run:read".into()], "", Some(60_000)).unwrap();
+        let first = log_in(&tenants, &token.token, LoginClient::Command { verifier: None }).unwrap();
+        assert!(first.lasts <= 60_000, "{}", first.lasts);
+        let code = create_code_for(&tenants, &caller(&tenants, &first.token), &[], None).unwrap();
+        let browser = log_in(&tenants, &code, LoginClient::Browser).unwrap();
+        let second = command(&tenants, &approve(&tenants, &browser).unwrap(), "v").unwrap();
+        assert!(second.lasts <= first.lasts);
+        // The browser ends, and the command that it has approved goes on.
+        log_out(&tenants, &caller(&tenants, &browser.token)).unwrap();
+        assert_eq!(tenants.identify(Some(&browser.token)).unwrap_err(), AuthError::Unknown);
+        let held = caller(&tenants, &second.token);
+        assert_eq!(tenants.refusal(&held), Ok(None));
+        log_out(&tenants, &caller(&tenants, &first.token)).unwrap();
+        assert_eq!(tenants.refusal(&held), Ok(Some(Refusal::TokenRevoked)), "the end of the first ends all");
+        assert!(tenants.identify(Some(&token.token)).is_ok(), "a logout ends no token of an operator");
+    }
+
+    #[test]
+    fn logins_of_logins_are_limited() {
+        let tenants = tenants();
+        let token = tenants.create_token("a", &["run:read".into()], "", None).unwrap();
+        let mut login = log_in(&tenants, &token.token, LoginClient::Command { verifier: None }).unwrap();
+        let mut rounds = 0;
+        let refused = loop {
+            match create_code_for(&tenants, &caller(&tenants, &login.token), &[], None) {
+                Ok(code) => {
+                    let browser = log_in(&tenants, &code, LoginClient::Browser).unwrap();
+                    match approve(&tenants, &browser) {
+                        Ok(code) => login = command(&tenants, &code, "v").unwrap(),
+                        Err(error) => break error,
+                    }
+                }
+                Err(error) => break error,
+            }
+            assert_eq!(tenants.refusal(&caller(&tenants, &login.token)), Ok(None), "round {rounds}");
+            rounds += 1;
+        };
+        assert!(matches!(refused, CodeError::TooDeep) && (2..MAX_CHAIN).contains(&rounds), "{refused} {rounds}");
     }
 }

@@ -11,7 +11,6 @@ use super::{
     token_use::{IN_USE_MS, LastUse, TOKEN_USE, expiry_warning},
 };
 use crate::operate::{
-    account::Granted,
     identity::{AuthError, Caller, OwnToken, Refusal, Scope, Scopes},
     policy::OPERATORS,
 };
@@ -39,12 +38,47 @@ pub(super) struct Token {
     /// The token that this one was made from. It is no longer valid once its parent is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) parent: Option<String>,
-    /// True for the token of a browser, which a logout revokes.
+    /// True for the token of a browser, a command or a machine, which a logout revokes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) is_login: bool,
     /// The account whose session the token is. It is no longer valid once the account is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) account: Option<String>,
+}
+
+/// The kind of the client that has logged in with a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LoginKind {
+    /// A browser.
+    Browser,
+    /// A command of a person, such as `flowcell api`.
+    Command,
+    /// A machine with the token of an issuer.
+    Machine,
+}
+
+impl LoginKind {
+    const ALL: [LoginKind; 3] = [LoginKind::Browser, LoginKind::Command, LoginKind::Machine];
+
+    /// Returns the note of its tokens, which tells the kinds apart.
+    fn note(self) -> &'static str {
+        match self {
+            LoginKind::Browser => "console",
+            LoginKind::Command => "command",
+            LoginKind::Machine => "machine",
+        }
+    }
+}
+
+/// The token of a client that logs in.
+pub(super) struct NewLogin {
+    pub(super) kind: LoginKind,
+    pub(super) tenant: String,
+    pub(super) scopes: Vec<String>,
+    pub(super) name: String,
+    pub(super) parent: Option<String>,
+    pub(super) account: Option<String>,
+    pub(super) lasts: u64,
 }
 
 /// A token as operators see it, without its secret.
@@ -123,6 +157,11 @@ impl Token {
         scopes.filter(|scope| scope.is_allowed_for(&self.tenant)).collect()
     }
 
+    /// Returns the kind of the client that has logged in with the token. `None`: it is no token of a login.
+    pub(super) fn login_kind(&self) -> Option<LoginKind> {
+        LoginKind::ALL.into_iter().find(|kind| self.is_login && self.note == kind.note())
+    }
+
     /// Returns whether the token belongs to the operators, and to no tenant.
     pub(super) fn is_of_operators(&self) -> bool {
         self.tenant == OPERATORS
@@ -157,7 +196,7 @@ pub(super) fn own_token(tenants: &Tenants, caller: &Caller) -> Result<OwnToken, 
     }))
 }
 
-/// Performs `Identify::token_ends`. Tokens of browsers are left out, because they are short-lived and made by a login.
+/// Performs `Identify::token_ends`. Tokens of logins are left out, because they are short-lived and made by a login.
 pub(super) fn token_ends(tenants: &Tenants, now: u64) -> Result<HashMap<Tenant, u64>, TenantError> {
     let uses: HashMap<String, LastUse> = tenants.all(TOKEN_USE)?.into_iter().collect();
     let is_used = |id: &str| uses.get(id).is_some_and(|last| now < last.at.saturating_add(IN_USE_MS));
@@ -234,49 +273,21 @@ impl Tenants {
         })
     }
 
-    /// Creates the token of a browser.
-    pub(super) fn create_login_token(
-        &self,
-        tenant: &str,
-        scopes: Vec<String>,
-        parent: Option<String>,
-        lasts: u64,
-    ) -> Result<NewToken, TenantError> {
-        self.add_token(new_secret(), Some(lasts), |hash, created, expires| Token {
-            tenant: tenant.to_owned(),
+    /// Creates the token of a login. `secret` is the id and the secret of the token.
+    pub(super) fn create_login_token(&self, new: NewLogin, secret: (String, String)) -> Result<NewToken, TenantError> {
+        let NewLogin { kind, tenant, scopes, name, parent, account, lasts } = new;
+        self.add_token(secret, Some(lasts), |hash, created, expires| Token {
+            tenant,
             hash,
             scopes,
-            name: String::new(),
-            note: "console".to_owned(),
+            name,
+            note: kind.note().to_owned(),
             created,
             expires,
             revoked: None,
             parent,
             is_login: true,
-            account: None,
-        })
-    }
-
-    /// Creates the token of a session of an account, which has a name and an id. `secret` is the id and the secret of the
-    /// token.
-    pub(super) fn create_session_token(
-        &self,
-        granted: &Granted,
-        (name, account): (&str, &str),
-        secret: (String, String),
-    ) -> Result<NewToken, TenantError> {
-        self.add_token(secret, Some(granted.lasts), |hash, created, expires| Token {
-            tenant: granted.tenant.clone(),
-            hash,
-            scopes: granted.scopes.clone(),
-            name: name.to_owned(),
-            note: if granted.is_machine { "machine" } else { "console" }.to_owned(),
-            created,
-            expires,
-            revoked: None,
-            parent: None,
-            is_login: true,
-            account: Some(account.to_owned()),
+            account,
         })
     }
 
@@ -365,11 +376,20 @@ mod tests {
         let scopes = ["run:read".to_owned()];
         let create = |tenant: &str, scope: &str, lasts| tenants.create_token(tenant, &[scope.to_owned()], "", lasts);
         let days = |days: u64| Some(days * 24 * 3_600 * 1_000);
+        let login = NewLogin {
+            kind: LoginKind::Browser,
+            tenant: "acme".to_owned(),
+            scopes: scopes.to_vec(),
+            name: String::new(),
+            parent: None,
+            account: None,
+            lasts: 5_000_000,
+        };
         let used = [
             create("acme", "run:read", days(30)).unwrap(),
             create("acme", "run:read", days(20)).unwrap(),
             create("acme", "run:read", None).unwrap(),
-            tenants.create_login_token("acme", scopes.to_vec(), None, 5_000_000).unwrap(),
+            tenants.create_login_token(login, new_secret()).unwrap(),
             create(OPERATORS, "metrics:read", days(90)).unwrap(),
         ];
         let revoked = create("acme", "run:read", days(1)).unwrap();

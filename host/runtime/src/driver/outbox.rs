@@ -17,7 +17,6 @@ use crate::{
     event::{Event, LiveEvent},
     fact::{AboutRun, Write},
     hub::Channel,
-    live::Starting,
     ports::{Change, Entry, Journal, Projection, Record, StageError, Staged, StateStore, StoredStatus, Unit},
     publish::{FLOW_STEP, Projector},
     state::RunState,
@@ -43,8 +42,8 @@ pub(super) struct Outbox {
     hurried: bool,
     /// True if the store lists the run as parked.
     parked: bool,
-    /// Counts a new run as started until the store lists it.
-    pub(super) starting: Option<Starting>,
+    /// What a new run holds until the store lists it.
+    pub(super) until_listed: Vec<Box<dyn Send>>,
     projector: Projector,
     channels: Vec<Arc<dyn Channel>>,
 }
@@ -68,7 +67,7 @@ impl Outbox {
             queue: DurabilityQueue::default(),
             hurried: false,
             parked: false,
-            starting: None,
+            until_listed: Vec::new(),
             projector,
             channels: Vec::new(),
         }

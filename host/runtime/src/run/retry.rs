@@ -18,7 +18,7 @@ use super::{
 use crate::{
     driver::{KeptOutputs, each_unit, merge},
     fact::{Fact, ScopeId, TaskKey},
-    ports::{Again, InVersion, Pin, Record, StoreError},
+    ports::{Again, InVersion, Lease, Pin, Record, StoreError},
     versions::with_ids,
     world::World,
 };
@@ -56,7 +56,7 @@ impl FlowRunner {
     /// another node: an answer at a gate, or about a call of an agent. That other node then runs again, too, with
     /// everything after it, unless `keep_answers` is true.
     pub fn retry(world: Arc<World>, run: &RunId, repeat: Repeat, options: RunOptions) -> Result<FlowRunner, OpenError> {
-        let Before { input, version, labels, pin, has_ended, .. } = Before::read(&world, run)?;
+        let Before { input, version, labels, pin, has_ended, lease, .. } = Before::read(&world, run, &options)?;
         let flow = world.flows.repeated(&pin).map_err(OpenError::Pin)?;
         let Repeat { from, keep_answers, renames } = repeat;
         if !renames.is_empty() {
@@ -74,10 +74,9 @@ impl FlowRunner {
         let repeated = Repeated { run: Some(run.clone()), part: again.clone().zip(kept), labels };
         let runner = FlowRunner::repeating(repeated, flow, world, RunOptions { input, version, ..options })?;
         match runner.is_new() {
-            true => check_not_taken_over(&runner.world, (run, has_ended), &graph, &undoable)?,
-            false => check_repeats(&runner, run, again.as_ref(), version)?,
+            true => take_over(runner, (run, has_ended), &graph, &undoable, lease),
+            false => check_repeats(&runner, run, again.as_ref(), version).map(|()| runner),
         }
-        Ok(runner)
     }
 }
 
@@ -92,7 +91,7 @@ impl FlowRunner {
         repeat: Repeat,
         options: RunOptions,
     ) -> Result<FlowRunner, OpenError> {
-        let before = Before::read(&world, run)?;
+        let before = Before::read(&world, run, &options)?;
         let planned = before.plan(&world, run, &other, &repeat)?;
         let Repeat { from, keep_answers, .. } = repeat;
         let names = planned.renamed.into_iter().map(|node| (node.node, node.name)).collect();
@@ -104,10 +103,9 @@ impl FlowRunner {
         let options = RunOptions { input: before.input, version: other.version, ..options };
         let runner = FlowRunner::repeating(repeated, other.flow, world, options)?;
         match runner.is_new() {
-            true => check_not_taken_over(&runner.world, (run, before.has_ended), &before.graph, &undoable)?,
-            false => check_repeats(&runner, run, Some(&again), other.version)?,
+            true => take_over(runner, (run, before.has_ended), &before.graph, &undoable, before.lease),
+            false => check_repeats(&runner, run, Some(&again), other.version).map(|()| runner),
         }
-        Ok(runner)
     }
 
     /// Returns what [`FlowRunner::retry_in`] would keep and run, and begins nothing.
@@ -117,7 +115,7 @@ impl FlowRunner {
         other: &OtherVersion,
         repeat: &Repeat,
     ) -> Result<RetryPlan, OpenError> {
-        Before::read(world, run)?.plan(world, run, other, repeat)
+        Before::read(world, run, &RunOptions::default())?.plan(world, run, other, repeat)
     }
 }
 
@@ -130,10 +128,16 @@ struct Before {
     pin: Pin,
     graph: Arc<Graph>,
     has_ended: bool,
+    /// The claim of the run.
+    lease: Lease,
 }
 
 impl Before {
-    fn read(world: &Arc<World>, run: &RunId) -> Result<Before, OpenError> {
+    /// Claims and reads the run that a new run with these options repeats.
+    fn read(world: &Arc<World>, run: &RunId, options: &RunOptions) -> Result<Before, OpenError> {
+        if options.run_id.as_ref() == Some(run) {
+            return Err(OpenError::OtherRepeat(run.clone()));
+        }
         // A person above a called run may have allowed its actions. Repeated alone, the run would act without
         // permission.
         let record = world.journal.find(&world.tenant, run)?;
@@ -143,9 +147,10 @@ impl Before {
             return Err(OpenError::Called { run: run.clone(), parent });
         }
         let before = FlowRunner::resume(world.clone(), run.clone(), RunOptions::default())?;
-        let input = before.driver.state.input().cloned().unwrap_or_default();
-        let has_ended = before.driver.state.end().is_some();
-        Ok(Before { input, version, labels, pin: before.pin.clone(), graph: before.graph().clone(), has_ended })
+        let FlowRunner { driver, pin, _lease: lease, .. } = before;
+        let input = driver.state.input().cloned().unwrap_or_default();
+        let has_ended = driver.state.end().is_some();
+        Ok(Before { input, version, labels, pin, graph: driver.state.graph.clone(), has_ended, lease })
     }
 
     fn plan(&self, world: &World, run: &RunId, other: &OtherVersion, repeat: &Repeat) -> Result<RetryPlan, OpenError> {
@@ -174,6 +179,22 @@ fn undoable_in(earlier: &Graph, part: &InVersion) -> HashSet<NodeIx> {
 /// Returns true if a part keeps the output of the node that has this name in the earlier version.
 fn keeps(part: &InVersion, name: &NodeId) -> bool {
     part.kept.contains(part.names.get(name).unwrap_or(name))
+}
+
+/// Lets a new run keep the outputs of the nodes in `undoable`. It holds the claim of the earlier run until the store lists
+/// the new run, so that no other process takes over the same nodes meanwhile.
+fn take_over(
+    mut runner: FlowRunner,
+    earlier: (&RunId, bool),
+    graph: &Graph,
+    undoable: &HashSet<NodeIx>,
+    lease: Lease,
+) -> Result<FlowRunner, OpenError> {
+    check_not_taken_over(&runner.world, earlier, graph, undoable)?;
+    if !undoable.is_empty() {
+        runner.driver.hold_until_listed(Box::new(lease));
+    }
+    Ok(runner)
 }
 
 /// Refuses to keep the outputs of the nodes in `undoable` if the earlier run has not ended, or another run has taken one of

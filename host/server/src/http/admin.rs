@@ -20,7 +20,7 @@ use super::{
     identity::Caller,
     intake::{Body, PathParam, QueryParams, parse_path_id},
     page::{check_limit, fill_page},
-    runs::RunView,
+    runs::{self, RunPage, RunView},
     search::{RunCount, RunQuery, list_counts},
     steer::{Accepted, Nothing, send_command},
     usage::UsageView,
@@ -180,12 +180,12 @@ pub(crate) async fn tenants(
 /// The filters are those of `/v1/runs`, without `countBy`. The ids of `parent` and `retryOf` are looked up in each tenant.
 #[utoipa::path(get, path = "/v1/admin/runs", tag = "admin", operation_id = "list_runs_of_all_tenants",
     params(RunQuery), responses((status = 200, body = TenantRunPage), (status = "default", body = ErrorBody)))]
-pub(crate) async fn runs(
+pub(crate) async fn all_runs(
     request: Request,
     QueryParams(mut query): QueryParams<RunQuery>,
 ) -> Result<Json<TenantRunPage>, ApiError> {
     if query.group()?.is_some() {
-        let why = "`countBy` counts the runs of one tenant; `/v1/admin/tenants` counts the runs of each";
+        let why = "`countBy` counts the runs of one tenant: use `/v1/admin/tenants/TENANT/runs`";
         return Err(ApiError::bad_request(why));
     }
     let wrong = || ApiError::bad_request("`cursor` must be the `next` of a page of `/v1/admin/runs`");
@@ -214,6 +214,32 @@ pub(crate) async fn runs(
     let searched_to = searched_to.filter(|_| next.is_none());
     let next = next.or_else(|| searched_to.map(|to| PageStart::At(to).to_text()));
     Ok(Json(TenantRunPage { runs, next, searched_to }))
+}
+
+/// Returns the request as one of a tenant.
+async fn request_for(request: Request, tenant: String) -> Result<Request, ApiError> {
+    let found = request.clone().blocking(move |request| {
+        let tenant = Tenant::from(tenant);
+        Ok(Tenants::of(&request.app.host).host(&tenant)?)
+    });
+    let host = found.await?;
+    let caller =
+        Caller { tenant: host.tenant().clone(), policy: Arc::new(host.policy().clone()), ..request.caller.clone() };
+    Ok(Request { host, caller, ..request })
+}
+
+/// List the runs of a tenant, newest first
+///
+/// As `/v1/runs` for a token of the tenant.
+#[utoipa::path(get, path = "/v1/admin/tenants/{tenant}/runs", tag = "admin", operation_id = "list_runs_of_tenant",
+    params(("tenant" = String, Path,), RunQuery),
+    responses((status = 200, body = RunPage), (status = "default", body = ErrorBody)))]
+pub(crate) async fn tenant_runs(
+    request: Request,
+    PathParam(tenant): PathParam<String>,
+    query: QueryParams<RunQuery>,
+) -> Result<Json<RunPage>, ApiError> {
+    runs::list(request_for(request, tenant).await?, query).await
 }
 
 /// Returns the tenants. Their audit logs name the caller's token as the actor.
@@ -282,14 +308,7 @@ pub(crate) async fn cancel(
     Body(Nothing {}): Body<Nothing>,
 ) -> Result<Json<Accepted>, ApiError> {
     let run = parse_path_id(&id)?;
-    let found = request.clone().blocking(move |request| {
-        let tenant = Tenant::from(tenant);
-        Ok(Tenants::of(&request.app.host).host(&tenant)?)
-    });
-    let host = found.await?;
-    let caller =
-        Caller { tenant: host.tenant().clone(), policy: Arc::new(host.policy().clone()), ..request.caller.clone() };
-    let of_tenant = Request { host, caller, ..request };
+    let of_tenant = request_for(request, tenant).await?;
     finish_detached(async move {
         send_command(&of_tenant, &run, RunCommand::Cancel).await?;
         of_tenant.write_audit_entry("run.cancel", run.to_string()).await?;

@@ -30,6 +30,11 @@ impl LoginCookie {
         LoginCookie { name: format!("flowcell_{port}") }
     }
 
+    /// Returns the token of a request to this path: in its header, or else in the cookie of a browser.
+    pub(crate) fn credential<'a>(&self, path: &str, headers: &'a HeaderMap) -> Option<&'a str> {
+        if headers.contains_key(header::AUTHORIZATION) { bearer(headers) } else { self.token(path, headers) }
+    }
+
     /// Returns the token in the cookie of a request to this path, if the cookie counts there.
     pub(crate) fn token<'a>(&self, path: &str, headers: &'a HeaderMap) -> Option<&'a str> {
         if reads_cookies(path) { value(headers, SECURE_PREFIX, &self.name) } else { None }
@@ -61,6 +66,11 @@ impl LoginCookie {
         let cookie = format!("{prefix}{name}={token}; HttpOnly; SameSite=Strict; Path=/; Max-Age={seconds}{secure}");
         HeaderValue::from_str(&cookie).ok()
     }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
 /// Returns the value of a cookie. Over TLS its name needs the prefix: a page without TLS under the same name can set no

@@ -1,7 +1,7 @@
 //! Forms: the routes that create, list and revoke links by which people start a flow, and the routes of these links. The
 //! latter need no token, since the code of a link is signed.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use axum::{
     Extension, Json,
@@ -9,6 +9,7 @@ use axum::{
     http::{StatusCode, header},
     response::IntoResponse,
 };
+use flowcell_contract::RunId;
 use flowcell_platform::{
     forms::{
         self, FormError, FormLink, FormStart, Forms,
@@ -35,6 +36,9 @@ use crate::blocking::blocking;
 
 /// The maximum number of characters of the key of a sent form.
 const MAX_KEY_CHARS: usize = 256;
+/// The number of looks for a run that another process starts for the same request, and the interval between them.
+const MAX_LOOKS: u32 = 20;
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A link to create.
 #[derive(Deserialize, ToSchema)]
@@ -248,10 +252,16 @@ impl OpenForm {
         let begun = request
             .clone()
             .computing(move |request| Ok(Forms(&request.host).start(&request.flows(), &of, input, &once)?));
-        let FormStart::New(runner) = begun.await? else { return Ok(Json(Accepted::new(&run))) };
+        let runner = match begun.await? {
+            FormStart::New(runner) => runner,
+            FormStart::Known(_) => return Ok(Json(Accepted::new(&run))),
+            FormStart::Underway(_) => return wait_for(&request, &run).await,
+        };
         let tenant = request.tenant().clone();
         if let Err(error) = app.admission.admit(tenant, *runner, Overflow::Refuse).await {
-            let given = request.clone().blocking(move |request| Ok(Forms(&request.host).give_back(&link)?)).await;
+            let counted = run.clone();
+            let given =
+                request.clone().blocking(move |request| Ok(Forms(&request.host).give_back(&link, &counted)?)).await;
             if let Err(lost) = given {
                 tracing::warn!(
                     "the use of a form for the run `{run}`, which was not admitted, stays counted: {}",
@@ -263,4 +273,18 @@ impl OpenForm {
         request.write_audit_entry("form.start", run.to_string()).await?;
         Ok(Json(Accepted::new(&run)))
     }
+}
+
+/// Waits for a run that another process is about to start for the same request.
+async fn wait_for(request: &Request, run: &RunId) -> Result<Json<Accepted>, ApiError> {
+    for _ in 0..MAX_LOOKS {
+        tokio::time::sleep(LOOK_INTERVAL).await;
+        let known = run.clone();
+        let knows = request.clone().blocking(move |request| Ok(Forms(&request.host).has_begun(&known)?));
+        if knows.await? {
+            return Ok(Json(Accepted::new(run)));
+        }
+    }
+    let why = "another request with this form has not finished; send it again in a minute";
+    Err(ApiError::new(StatusCode::CONFLICT, "conflict", why))
 }

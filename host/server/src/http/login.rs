@@ -1,4 +1,4 @@
-//! Logins of browsers: the routes that give a browser a token of its own in a cookie, and revoke it.
+//! Logins of browsers and of commands: the routes that give a client a token of its own, and revoke it.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -16,7 +16,7 @@ use super::{
     api_error::{ApiError, ErrorBody},
     app::{App, Request, finish_detached},
     auth_rate_limiter::ClientAddr,
-    identity::{AuthError, Scope},
+    identity::{AuthError, Identify, Login, LoginClient, Scope},
     intake::Body,
     steer::Nothing,
 };
@@ -50,14 +50,8 @@ pub(crate) async fn log_in(
     headers: HeaderMap,
     Body(NewLogin { proof }): Body<NewLogin>,
 ) -> Result<Response, ApiError> {
-    let from: Option<IpAddr> = from.map(|Extension(ClientAddr(from))| from);
     finish_detached(async move {
-        let identity = app.identity.clone();
-        let look_up = async {
-            let logging_in = blocking(move || identity.log_in(&proof));
-            logging_in.await.unwrap_or(Err(AuthError::Unavailable))
-        };
-        let login = app.failures.limited(from, "token", look_up).await?;
+        let login = exchange(&app, from, move |identity| identity.log_in(&proof, LoginClient::Browser)).await?;
         let cookie = app.cookie.set(&headers, &login.token, login.lasts);
         let cookie = cookie.ok_or_else(|| ApiError::internal("the token does not fit into a cookie"))?;
         let view = Json(LoginView { lasts_ms: login.lasts });
@@ -66,13 +60,75 @@ pub(crate) async fn log_in(
     .await
 }
 
-/// The scopes of a login.
+/// Exchanges the proof of a client. A wrong one counts as an unknown token of its address.
+async fn exchange(
+    app: &App,
+    from: Option<Extension<ClientAddr>>,
+    log_in: impl FnOnce(&dyn Identify) -> Result<Login, AuthError> + Send + 'static,
+) -> Result<Login, ApiError> {
+    let from: Option<IpAddr> = from.map(|Extension(ClientAddr(from))| from);
+    let identity = app.identity.clone();
+    let look_up = async {
+        let logging_in = blocking(move || log_in(&*identity));
+        logging_in.await.unwrap_or(Err(AuthError::Unavailable))
+    };
+    app.failures.limited(from, "token", look_up).await
+}
+
+/// The login of a command.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewCommandLogin {
+    /// A code that was made with a `challenge`, or a token of the operator.
+    proof: String,
+    /// The verifier of the code's challenge (RFC 7636). A token has none.
+    verifier: Option<String>,
+}
+
+/// The token of a command.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct CommandLoginView {
+    /// The value for `Authorization: Bearer`. No other answer has it.
+    token: String,
+    /// The lifetime of the token, in milliseconds.
+    lasts_ms: u64,
+}
+
+/// Log a command in with a one-time code and its verifier, or with a token
+///
+/// The answer has a token of at most 12 hours, with at most the rights of the code or the token, which ends with it. A code works
+/// once: a wrong verifier uses it up, too. `flowcell login` asks this.
+#[utoipa::path(post, path = "/v1/login-tokens", tag = "server", operation_id = "log_in_command",
+    request_body = NewCommandLogin,
+    responses((status = 201, body = CommandLoginView), (status = "default", body = ErrorBody)))]
+pub(crate) async fn log_in_command(
+    State(app): State<Arc<App>>,
+    from: Option<Extension<ClientAddr>>,
+    Body(NewCommandLogin { proof, verifier }): Body<NewCommandLogin>,
+) -> Result<Response, ApiError> {
+    finish_detached(async move {
+        let log_in = move |identity: &dyn Identify| {
+            identity.log_in(&proof, LoginClient::Command { verifier: verifier.as_deref() })
+        };
+        let Login { token, lasts } = exchange(&app, from, log_in).await?;
+        let view = Json(CommandLoginView { token, lasts_ms: lasts });
+        Ok((StatusCode::CREATED, [(header::CACHE_CONTROL, "no-store")], view).into_response())
+    })
+    .await
+}
+
+/// A code to make.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewCode {
     /// The scopes of the login. The caller's token needs each of them. By default all that it has.
     #[serde(default)]
     scopes: Vec<String>,
+    /// The challenge of a command, by the method S256 of PKCE (RFC 7636): the command alone can use the code, at
+    /// `POST /v1/login-tokens`. By default the code is one of a browser.
+    #[schema(min_length = 43, max_length = 43)]
+    challenge: Option<String>,
 }
 
 /// A one-time code for a login.
@@ -87,15 +143,16 @@ pub(crate) struct LoginCode {
     lasts_ms: u64,
 }
 
-/// Make a one-time code with which a browser logs in, with at most the scopes of the caller's token
+/// Make a one-time code with which a browser or a command logs in, with at most the scopes of the caller's token
 ///
-/// The login ends with the caller's token. Only a token of a tenant makes codes, and not the login of a browser.
+/// The login ends with the caller's token. A token of a tenant and the login of a command make codes. The login of a browser
+/// makes only codes of commands, whose logins go on if the browser logs out, and end no later than its own.
 #[utoipa::path(post, path = "/v1/login-codes", tag = "tenant", operation_id = "create_login_code",
     request_body(content = NewCode, description = "optional"),
     responses((status = 201, body = LoginCode), (status = "default", body = ErrorBody)))]
 pub(crate) async fn create_code(
     request: Request,
-    Body(NewCode { scopes }): Body<NewCode>,
+    Body(NewCode { scopes, challenge }): Body<NewCode>,
 ) -> Result<Response, ApiError> {
     if !request.app.identity.asks_for_tokens() {
         let why = "this server asks for no tokens, because it has no tenants";
@@ -106,8 +163,10 @@ pub(crate) async fn create_code(
         return Err(ApiError::forbidden(missing));
     }
     let made = request.blocking(move |request| {
-        login::create_code_for(&tenants_as(request), &request.caller, &scopes).map_err(|error| match error {
-            CodeError::NotAToken => ApiError::new(StatusCode::CONFLICT, "conflict", error),
+        let made = login::create_code_for(&tenants_as(request), &request.caller, &scopes, challenge.as_deref());
+        made.map_err(|error| match error {
+            CodeError::Challenge => ApiError::bad_request(error),
+            CodeError::NotAToken | CodeError::TooDeep => ApiError::new(StatusCode::CONFLICT, "conflict", error),
             CodeError::NoScopes => ApiError::new(StatusCode::FORBIDDEN, "forbidden", error),
             CodeError::TooMany => ApiError::busy("too_many_requests", error),
             CodeError::Tenant(error) => error.into(),
@@ -117,7 +176,9 @@ pub(crate) async fn create_code(
     Ok((StatusCode::CREATED, [(header::CACHE_CONTROL, "no-store")], Json(view)).into_response())
 }
 
-/// Log a browser out: revoke the token in its cookie, and remove the cookie
+/// Log a client out: revoke the token of its login, and remove the cookie
+///
+/// A command sends its token as `Authorization: Bearer`. A token that is not one of a login stays valid.
 #[utoipa::path(post, path = "/v1/logout", tag = "server",
     request_body(content = Nothing, description = "optional"),
     responses((status = 204, description = "logged out", headers(("set-cookie" = String))),
@@ -128,7 +189,7 @@ pub(crate) async fn log_out(
     headers: HeaderMap,
     Body(Nothing {}): Body<Nothing>,
 ) -> Result<Response, ApiError> {
-    let token = app.cookie.token(uri.path(), &headers).map(str::to_owned);
+    let token = app.cookie.credential(uri.path(), &headers).map(str::to_owned);
     let cookie = app.cookie.set(&headers, "", 0);
     finish_detached(async move {
         let identity = app.identity.clone();

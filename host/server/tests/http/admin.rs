@@ -123,6 +123,12 @@ fn the_operators_list_the_runs_of_all_tenants_page_by_page() {
     assert_eq!(site.runs(&format!("limit=100&cursor={}", cursor.unwrap())).0, all[3..]);
     let (parked, _) = site.runs("status=parked");
     assert_eq!(parked, [("ab".to_owned(), "open".to_owned())]);
+    // The runs of one tenant, as the tenant itself lists them.
+    let of_tenant = site.get("/v1/admin/tenants/ab/runs?countBy=status&limit=2");
+    let own = call(&site.served, &site.ab, "GET", "/v1/runs?countBy=status&limit=2", &Value::Null).json();
+    assert_eq!((&of_tenant, own["runs"].as_array().unwrap().len()), (&own, 2));
+    let missing = call(&site.served, &site.operator.token, "GET", "/v1/admin/tenants/none/runs", &Value::Null);
+    assert_eq!(missing.fault(), (404, "tenant_not_found".to_owned()));
     let wrong = |query: &str| {
         let path = format!("/v1/admin/runs?{query}");
         call(&site.served, &site.operator.token, "GET", &path, &Value::Null).fault()
@@ -217,6 +223,8 @@ fn h1_no_token_of_a_tenant_acts_on_all_tenants() {
         ("GET", "/v1/admin/tenants"),
         ("GET", "/v1/admin/runs"),
         ("GET", "/v1/admin/runs?cursor=1:ab:open"),
+        ("GET", "/v1/admin/tenants/ab/runs"),
+        ("GET", "/v1/admin/tenants/a/runs"),
         ("POST", "/v1/admin/tenants/ab/disable"),
         ("POST", "/v1/admin/tenants/a/enable"),
         ("POST", "/v1/admin/tenants/ab/runs/open/cancel"),

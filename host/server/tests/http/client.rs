@@ -12,6 +12,7 @@ use flowcell_platform::{
     Host, HostBuilder,
     notify::{Notifications, Notifier, NotifyFile},
     reload::Reloader,
+    settings_file::SettingsFile as _,
 };
 use flowcell_server::{
     Limits, Pages, Server, Settings,

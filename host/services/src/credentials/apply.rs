@@ -1,6 +1,7 @@
 //! Adds opened credentials to a message.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
 use flowcell_contract::{Failure, Json, KeyPlace, code as codes};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use zeroize::Zeroizing;
@@ -164,7 +165,7 @@ impl Applied {
 
     /// Adds a signature to a complete message, and returns the texts of it that no answer may contain.
     fn sign(&self, message: &mut Message, to: &Destination, now: u64) -> Result<Vec<Key>, Failure> {
-        let headers = match &self.settings {
+        let signed = match &self.settings {
             Settings::Hmac(settings) => hmac::sign(settings, self.secret("secret"), message, to, now),
             Settings::SigV4(settings) => {
                 let session = self.secrets.get("sessionToken");
@@ -172,6 +173,7 @@ impl Applied {
             }
             _ => return Ok(Vec::new()),
         };
+        let headers = signed.ok_or_else(|| self.unsigned())?;
         for (name, value) in headers.headers {
             let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| self.unsendable())?;
             self.set_header(message, name, &value)?;
@@ -195,15 +197,16 @@ impl Applied {
         let mime = message.headers.get(CONTENT_TYPE).and_then(|mime| mime.to_str().ok()).unwrap_or_default();
         let essence = mime.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         let is_taken = || taken(&format!("`{key}` of the body"), &self.name);
-        let body = if essence == FORM {
-            if url::form_urlencoded::parse(&message.body).any(|(own, _)| own == key) {
+        let sent = body(message).ok_or_else(|| self.wrong_body())?;
+        let changed = if essence == FORM {
+            if url::form_urlencoded::parse(sent).any(|(own, _)| own == key) {
                 return Err(is_taken());
             }
             let pair = url::form_urlencoded::Serializer::new(String::new()).append_pair(key, value).finish();
-            let between: &[u8] = if message.body.is_empty() { b"" } else { b"&" };
-            [&*message.body, between, pair.as_bytes()].concat()
+            let between: &[u8] = if sent.is_empty() { b"" } else { b"&" };
+            [sent, between, pair.as_bytes()].concat()
         } else if essence == "application/json" || essence.ends_with("+json") {
-            let json = std::str::from_utf8(&message.body).ok().and_then(|text| Json::parse(text).ok());
+            let json = std::str::from_utf8(sent).ok().and_then(|text| Json::parse(text).ok());
             let json = json.ok_or_else(|| self.wrong_body())?;
             let members = json.as_object().ok_or_else(|| self.wrong_body())?;
             if members.get(key).is_some() {
@@ -214,8 +217,13 @@ impl Applied {
         } else {
             return Err(self.wrong_body());
         };
-        message.body = body.into();
+        message.body = Bytes::from(changed).into();
         Ok(())
+    }
+
+    fn unsigned(&self) -> Failure {
+        let why = "signs the body, which is too large to be in memory; send a smaller one";
+        Failure::new(codes::INVALID_INPUT, format!("the credential `{}` {why}", self.name))
     }
 
     fn wrong_body(&self) -> Failure {
@@ -230,6 +238,11 @@ impl Applied {
     fn unsendable(&self) -> Failure {
         denied(format!("the credential `{}` does not fit into a header", self.name))
     }
+}
+
+/// Returns the body of a message if it is in memory as a whole.
+pub(super) fn body(message: &Message) -> Option<&[u8]> {
+    Some(&message.body)
 }
 
 /// Adds credentials to a message.

@@ -4,7 +4,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use ring::{digest, hmac};
 use serde::{Deserialize, Serialize};
 
-use super::HmacSettings;
+use super::{HmacSettings, apply::body};
 use crate::{client::Message, egress::Destination};
 
 /// Stands for the signature in the value of the header.
@@ -93,10 +93,16 @@ pub(super) fn check(settings: &HmacSettings) -> Result<(), String> {
     Ok(())
 }
 
-/// Signs a message.
-pub(super) fn sign(settings: &HmacSettings, secret: &str, message: &Message, to: &Destination, now: u64) -> Headers {
+/// Signs a message. `None`: the signature needs the body, and it is not in memory.
+pub(super) fn sign(
+    settings: &HmacSettings,
+    secret: &str,
+    message: &Message,
+    to: &Destination,
+    now: u64,
+) -> Option<Headers> {
     let time = (now / 1000).to_string();
-    let text = signed_text(&settings.message, message, to, &time);
+    let text = signed_text(&settings.message, message, to, &time)?;
     let algorithm = match settings.algorithm {
         Algorithm::Sha256 => hmac::HMAC_SHA256,
         Algorithm::Sha1 => hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY,
@@ -110,11 +116,11 @@ pub(super) fn sign(settings: &HmacSettings, secret: &str, message: &Message, to:
     let value = settings.value.replace("{timestamp}", &time).replace(SIGNATURE, &signature);
     let mut headers = vec![(settings.header.clone(), value)];
     headers.extend(settings.timestamp_header.clone().map(|name| (name, time)));
-    Headers { headers, signature }
+    Some(Headers { headers, signature })
 }
 
 /// Replaces each placeholder of a pattern once, so that a part of the request cannot name another part.
-fn signed_text(pattern: &str, message: &Message, to: &Destination, time: &str) -> Vec<u8> {
+fn signed_text(pattern: &str, message: &Message, to: &Destination, time: &str) -> Option<Vec<u8>> {
     let url = to.url();
     let (mut text, mut rest) = (Vec::new(), pattern);
     while !rest.is_empty() {
@@ -137,13 +143,13 @@ fn signed_text(pattern: &str, message: &Message, to: &Destination, time: &str) -
                 }
             }
             Placeholder::Host => text.extend_from_slice(to.origin().authority().as_bytes()),
-            Placeholder::Body => text.extend_from_slice(&message.body),
-            Placeholder::BodySha256 => text.extend_from_slice(sha256_hex(&message.body).as_bytes()),
+            Placeholder::Body => text.extend_from_slice(body(message)?),
+            Placeholder::BodySha256 => text.extend_from_slice(sha256_hex(body(message)?).as_bytes()),
             Placeholder::Timestamp => text.extend_from_slice(time.as_bytes()),
         }
         rest = &rest[name.len()..];
     }
-    text
+    Some(text)
 }
 
 /// Returns the SHA-256 of bytes in hexadecimal digits.

@@ -7,6 +7,7 @@ use ring::hmac;
 
 use super::{
     SigV4Settings,
+    apply::body,
     hmac::{Headers, sha256_hex},
 };
 use crate::{client::Message, egress::Destination};
@@ -18,20 +19,27 @@ pub(super) const CONTENT: HeaderName = HeaderName::from_static("x-amz-content-sh
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 /// The service whose paths are encoded once, and whose requests have the hash of the body.
 const S3: &str = "s3";
+/// Stands for the hash of a body that is not in memory.
+const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
 
 const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 /// Signs a message. `secrets` has the secret access key and the session token. Signed are the headers `host`,
-/// `content-type` and all whose names begin with `x-amz-`.
+/// `content-type` and all whose names begin with `x-amz-`. `None`: the body is not in memory.
 pub(super) fn sign(
     settings: &SigV4Settings,
     (secret, session): (&str, Option<&str>),
     message: &Message,
     to: &Destination,
     now: u64,
-) -> Headers {
+) -> Option<Headers> {
     let time = amz_date(now);
-    let hash = sha256_hex(&message.body);
+    let hash = match body(message) {
+        Some(body) => sha256_hex(body),
+        // S3 accepts a body that TLS alone protects.
+        None if settings.service == S3 => UNSIGNED.to_owned(),
+        None => return None,
+    };
     let mut added = vec![(DATE.to_string(), time.clone())];
     added.extend(session.map(|session| (TOKEN.to_string(), session.to_owned())));
     added.extend((settings.service == S3).then(|| (CONTENT.to_string(), hash.clone())));
@@ -59,7 +67,7 @@ pub(super) fn sign(
     let signature = hex::encode(tag(&key, text.as_bytes()));
     let value = format!("{ALGORITHM} Credential={access_key_id}/{scope}, SignedHeaders={names}, Signature={signature}");
     added.push((hyper::header::AUTHORIZATION.to_string(), value));
-    Headers { headers: added, signature }
+    Some(Headers { headers: added, signature })
 }
 
 fn tag(key: &[u8], text: &[u8]) -> Vec<u8> {

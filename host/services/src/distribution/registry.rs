@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 use super::{
     MAX_DOCUMENT_BYTES, MAX_PAGES, PAGE_SIZE,
     access::{self, Access},
-    artifact::{Artifact, MANIFEST_TYPE, Manifest},
+    artifact::{Artifact, Content, MANIFEST_TYPE, Manifest},
     credentials::Credentials,
     digest::sha256,
     realm::Realm,
@@ -108,10 +108,9 @@ impl Registry {
         last.cloned().ok_or_else(|| self.missing("no version"))
     }
 
-    /// Pulls an artifact whose component has at most `most` bytes. Checks the component against the digest in its
-    /// manifest.
-    pub async fn pull(&self, wanted: &Wanted, most: usize) -> Result<Artifact, Failure> {
-        let pulled = self.artifact(wanted, most).await;
+    /// Pulls an artifact whose content has at most `most` bytes. Checks the content against the digest in its manifest.
+    pub async fn pull(&self, wanted: &Wanted, content: Content, most: usize) -> Result<Artifact, Failure> {
+        let pulled = self.artifact(wanted, content, most).await;
         let redaction = self.redaction();
         let mut artifact = pulled.map_err(|failure| redaction.failure(failure))?;
         let annotations = std::mem::take(&mut artifact.annotations).into_iter();
@@ -119,28 +118,28 @@ impl Registry {
         Ok(artifact)
     }
 
-    async fn artifact(&self, wanted: &Wanted, most: usize) -> Result<Artifact, Failure> {
+    async fn artifact(&self, wanted: &Wanted, content: Content, most: usize) -> Result<Artifact, Failure> {
         let highest = match wanted {
             Wanted::Highest => Some(tag_of(&self.highest().await?)),
             _ => None,
         };
         let path = highest.or_else(|| wanted.to_path_segment()).unwrap_or_default();
-        let manifest = self.manifest(&path).await?.ok_or_else(|| self.missing(&format!("no `{path}`")))?;
-        let layer = manifest.layer().ok_or_else(|| self.missing("no component"))?;
+        let manifest = self.manifest(&path, content).await?.ok_or_else(|| self.missing(&format!("no `{path}`")))?;
+        let layer = manifest.layer().ok_or_else(|| self.missing("no content"))?;
         if layer.size > most as u64 {
-            let why = format!("{}: the component has {} bytes; the limit of a pack is {most}", self.name, layer.size);
+            let why = format!("{}: the content has {} bytes; the limit is {most}", self.name, layer.size);
             return Err(Failure::new(code::BODY_TOO_LARGE, why));
         }
         let url = format!("{}/blobs/{}", self.base, layer.digest);
         let reply = self.ask(Ask::get(&url, most)).await?;
         let bytes: Bytes = self.require_status(reply, &[StatusCode::OK])?.body.into();
         self.check_digest(&layer.digest, &bytes)?;
-        Ok(Artifact { bytes, annotations: manifest.annotations, ..Artifact::default() })
+        Ok(Artifact { content, bytes, annotations: manifest.annotations, ..Artifact::default() })
     }
 
     /// Returns the digest of a version's component, or `None` if the version does not exist.
     pub async fn digest(&self, version: &Version) -> Result<Option<String>, Failure> {
-        let manifest = self.manifest(&tag_of(version)).await;
+        let manifest = self.manifest(&tag_of(version), Content::Component).await;
         let manifest = manifest.map_err(|failure| self.redaction().failure(failure))?;
         Ok(manifest.and_then(|manifest| Some(manifest.layer()?.digest.clone())))
     }
@@ -163,7 +162,7 @@ impl Registry {
     }
 
     /// Returns the manifest of a tag or a digest, or `None` if it does not exist.
-    async fn manifest(&self, path: &str) -> Result<Option<Manifest>, Failure> {
+    async fn manifest(&self, path: &str, content: Content) -> Result<Option<Manifest>, Failure> {
         let url = format!("{}/manifests/{path}", self.base);
         let mut ask = Ask::get(&url, MAX_DOCUMENT_BYTES);
         ask.headers.insert(ACCEPT, HeaderValue::from_static(MANIFEST_TYPE));
@@ -175,7 +174,7 @@ impl Registry {
         if path.starts_with("sha256:") {
             self.check_digest(path, &reply.body)?;
         }
-        Manifest::read(&reply.body).map(Some).map_err(|why| refusal(&url, &why))
+        Manifest::read(&reply.body, content).map(Some).map_err(|why| refusal(&url, &why))
     }
 
     /// Uploads bytes, unless the registry has them already.

@@ -2,7 +2,7 @@
 
 use flowcell_contract::Failure;
 use flowcell_services::{
-    distribution::{Artifact, Credentials, MAX_DOCUMENT_BYTES, Realm, Reference, Registry, Wanted},
+    distribution::{Artifact, Content, Credentials, MAX_DOCUMENT_BYTES, Realm, Reference, Registry, Wanted},
     egress::Egress,
 };
 use serde_json::json;
@@ -46,7 +46,7 @@ fn registry(server: &Server, credentials: Option<Credentials>) -> Registry {
 }
 
 async fn pulled(server: &Server) -> Result<Artifact, Failure> {
-    registry(server, None).pull(&Wanted::Tag("next".into()), MAX_PACK_BYTES).await
+    registry(server, None).pull(&Wanted::Tag("next".into()), Content::Component, MAX_PACK_BYTES).await
 }
 
 #[tokio::test]
@@ -67,16 +67,22 @@ async fn credentials_go_to_a_configured_token_server_and_its_token_to_the_regist
     .await;
     let credentials = Credentials { user: "ada".into(), password: "secret".to_owned().into() };
     let registry = registry(&server, Some(credentials.clone()));
-    let refused = registry.pull(&Wanted::Tag("next".into()), MAX_PACK_BYTES).await.unwrap_err();
+    let refused = registry.pull(&Wanted::Tag("next".into()), Content::Component, MAX_PACK_BYTES).await.unwrap_err();
     let hint = format!("`--registry-realm {}=http://{}`", server.address, tokens.address);
     assert!(refused.code == "registry_denied" && refused.message.contains(&hint), "{refused}");
     assert!(tokens.seen().is_empty(), "credentials are for the registry's own origin");
     let other: Realm = format!("other.example={}", tokens.url("")).parse().unwrap();
     let registry = registry.with_realms(&[other]);
-    assert!(registry.pull(&Wanted::Tag("next".into()), MAX_PACK_BYTES).await.is_err() && tokens.seen().is_empty());
+    assert!(
+        registry.pull(&Wanted::Tag("next".into()), Content::Component, MAX_PACK_BYTES).await.is_err()
+            && tokens.seen().is_empty()
+    );
     let realm: Realm = format!("{}={}", server.address, tokens.url("")).parse().unwrap();
     let registry = registry.with_realms(&[realm]);
-    assert_eq!(registry.pull(&Wanted::Tag("next".into()), MAX_PACK_BYTES).await.unwrap().bytes, PACK);
+    assert_eq!(
+        registry.pull(&Wanted::Tag("next".into()), Content::Component, MAX_PACK_BYTES).await.unwrap().bytes,
+        PACK
+    );
     let [asked] = &tokens.seen()[..] else { panic!("{:?}", tokens.seen()) };
     assert_eq!(path(asked), "/token?scope=repository%3Aacme%3Apull&service=registry+of+the+tests");
     assert_eq!(asked.header("authorization"), Some("Basic YWRhOnNlY3JldA=="));
@@ -130,7 +136,7 @@ async fn answers_of_a_registry_are_bounded_and_verified() {
             "a pack that is too large",
             |_| found(&manifest(&sha256(PACK), MAX_PACK_BYTES + 1)),
             "http_body_too_large",
-            "limit of a pack is 64",
+            "the limit is 64",
         ),
         ("no manifest", |_| found(b"{}"), "registry_refused", "is not the manifest"),
         ("a digest that is a path", |_| found(&manifest("../../other", 1)), "registry_refused", "is not a SHA-256"),

@@ -40,6 +40,18 @@ fn thrown_values_are_reported_with_their_place() {
             "const a = { b: 1 };\nexport function run() {\n  return a.b + // b\n    b;\n}",
             "ReferenceError: b is not defined (source:4:5)",
         ),
+        (
+            "export function run() {\n  if (typeof b === 'undefined') 1;\n  const f = b => () => b;\n  return b;\n}",
+            "ReferenceError: b is not defined (source:4:10)",
+        ),
+        (
+            "export function run() {\n  const n = later();\n  return total + n;\n  const total = 1;\n}\nconst later = () => 1;",
+            "ReferenceError: `total` is used before the line that declares it (source:3:10)",
+        ),
+        (
+            "const a = () => b;\na();\nconst b = 1;\nfunction run() {}",
+            "ReferenceError: a variable is used before the line",
+        ),
         ("export async function run() {\n  await 1;\n  throw new RangeError('far');\n}", "RangeError: far (source:3:"),
         (
             "class Own extends Error { name = 'Own' }\nexport function run() { throw new Own('mine') }",

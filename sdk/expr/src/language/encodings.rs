@@ -124,6 +124,13 @@ pub(super) fn url_parts(value: &str) -> Result<Value, Error> {
         Some(Ok((host, port))) if !is_in_brackets(port) => (Some(host), Some(port).filter(|port| !port.is_empty())),
         _ => (address, None),
     };
+    let is_whole = |host: &str| match host.strip_prefix('[').map(|host| host.strip_suffix(']')) {
+        Some(inside) => inside.is_some_and(|inside| !inside.contains(['[', ']'])),
+        None => !host.contains(['[', ']']),
+    };
+    if !host.is_none_or(is_whole) {
+        return Err(wrong("an address in brackets is not closed: write it as `[::1]`"));
+    }
     let port = port.map(|port| port.parse::<u16>().map_err(|_| wrong("the port is not a number up to 65535")));
     let text = |part: Option<&str>| part.map_or(Json::Null, Json::from);
     let members = [

@@ -1,6 +1,6 @@
 //! Helpers of operators and filters: types of values, their texts, and errors about them.
 
-use std::{any::type_name, error, fmt};
+use std::{any::type_name, borrow::Cow, error, fmt};
 
 use minijinja::{
     Error, ErrorKind, State, Value,
@@ -47,14 +47,17 @@ pub(super) fn argument<'a, T: ArgType<'a, Output = T>>(
     }
 }
 
+/// Maximum length of a number in a message about an argument.
+const MAX_SHOWN_DIGITS: usize = 24;
+
 /// The source of an error about an argument whose value has a wrong type, or that is missing.
 #[derive(Debug)]
 pub(super) struct WrongArgument {
     /// The position behind the operand, from 1 on, or the name.
     which: Result<usize, String>,
     wanted: &'static str,
-    /// The type of the value; `None` without a value.
-    found: Option<&'static str>,
+    /// The number, or the type of another value; `None` without a value.
+    found: Option<Cow<'static, str>>,
 }
 
 impl WrongArgument {
@@ -69,7 +72,11 @@ impl WrongArgument {
             ("u64", "a whole number of at least 0"),
         ];
         let wanted = TYPES.iter().find(|(of_rust, _)| wanted.contains(of_rust)).map_or("a value", |(_, plain)| plain);
-        invalid(String::new()).with_source(WrongArgument { which, wanted, found: value.map(kind) })
+        invalid(String::new()).with_source(WrongArgument {
+            which,
+            wanted,
+            found: value.map(|value| shown(value, wanted)),
+        })
     }
 
     /// Describes the error for a function of the table.
@@ -79,13 +86,19 @@ impl WrongArgument {
             Err(name) => name,
         };
         let message = format!("`{name}` needs {} as `{argument}`", self.wanted);
-        match (self.found, function) {
+        match (self.found.as_deref(), function) {
             (Some("null"), _) => missing(format!("{message}, not null")),
             (Some(found), _) => invalid(format!("{message}, not {found}")),
             (None, Some(function)) => invalid(format!("{message}: write `{}`", function.signature)),
             (None, None) => invalid(message),
         }
     }
+}
+
+/// Returns the type of a value; in place of a number that is not of the wanted kind the number, unless it is very long.
+fn shown(value: &Value, wanted: &str) -> Cow<'static, str> {
+    let number = Some(value).filter(|value| value.is_number() && wanted.contains("number")).map(ToString::to_string);
+    number.filter(|number| number.len() <= MAX_SHOWN_DIGITS).map_or_else(|| kind(value).into(), Cow::from)
 }
 
 impl fmt::Display for WrongArgument {

@@ -1,17 +1,18 @@
 //! `flowcell node build`: builds a pack from a project.
 
 mod bundle;
+mod requirements;
 mod staged;
 mod tool;
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     time::Instant,
 };
 
 use clap::{Args, ValueHint};
-use flowcell::{Inspection, contract::Digest, embed, inspect};
+use flowcell::{Inspection, contract::Digest, embed, embed_readme, inspect};
 
 use self::{staged::copy_sources, tool::Tool};
 use super::project::{Builder, MANIFEST, Project};
@@ -24,6 +25,8 @@ use crate::{
 
 /// The target that packs in Rust are compiled for.
 const RUST_TARGET: &str = "wasm32-wasip2";
+/// The README of a project, which travels in the pack.
+const README: &str = "README.md";
 /// The module of a Python project that implements the pack.
 const PYTHON_MODULE: &str = "nodes";
 /// The file of a JavaScript project that implements the pack. `package.json` may name another.
@@ -91,9 +94,10 @@ impl BuildArgs {
         let component = match project.builder {
             Builder::Cargo => rust(&project)?,
             Builder::QuickJs => embedded(&project, self.javascript(&project)?)?,
-            Builder::CPython => embedded(&project, self.python(&project)?)?,
+            Builder::CPython => embedded(&project, self.python(&project, terminal)?)?,
             Builder::Script => embedded(&project, script(&project)?)?,
         };
+        let component = with_readme(&project, component)?;
         let Inspection { size, digest, .. } = inspect(&component)
             .map_err(|error| CliError::wrong("the build result is not a valid pack").because(&error))?;
         let out = self.out.clone().unwrap_or_else(|| self.folder.join("dist"));
@@ -142,16 +146,18 @@ impl BuildArgs {
         read(component.path())
     }
 
-    fn python(&self, project: &Project) -> Result<Vec<u8>, CliError> {
+    fn python(&self, project: &Project, terminal: Terminal) -> Result<Vec<u8>, CliError> {
         let wit = self.root(project)?.join("wit");
         let component = temp_file()?;
         let vendored = [project.folder.join("vendor")];
         let more = if self.python_path.is_empty() { &vendored[..] } else { &self.python_path };
+        let packages = requirements::vendor(project, terminal)?;
         let mut command = CPYTHON.command(&project.folder)?;
         command.arg("--quiet").arg("--wit-path").arg(wit).args(["componentize", PYTHON_MODULE, "--output"]);
         command.arg(component.path());
         let mut copies = Vec::new();
-        for folder in [project.folder.as_path()].into_iter().chain(more.iter().map(PathBuf::as_path)) {
+        let more = more.iter().chain(&packages).map(PathBuf::as_path);
+        for folder in [project.folder.as_path()].into_iter().chain(more) {
             let copy = copy_sources(folder)
                 .map_err(|error| CliError::wrong(format!("cannot copy {}", folder.display())).because(&error))?;
             command.arg("--python-path").arg(copy.path());
@@ -201,6 +207,17 @@ fn script(project: &Project) -> Result<Vec<u8>, CliError> {
 fn embedded(project: &Project, component: Vec<u8>) -> Result<Vec<u8>, CliError> {
     embed(component, &project.manifest_text)
         .map_err(|error| CliError::wrong(format!("cannot embed {MANIFEST} in the component")).because(&error))
+}
+
+/// Adds the project's README to the component, if there is one and the component has none.
+fn with_readme(project: &Project, component: Vec<u8>) -> Result<Vec<u8>, CliError> {
+    let file = project.folder.join(README);
+    let text = match fs::read_to_string(&file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(component),
+        read => read.map_err(|error| CliError::wrong(format!("cannot read {}", file.display())).because(&error))?,
+    };
+    embed_readme(component, &text)
+        .map_err(|error| CliError::wrong(format!("cannot embed {README} in the component")).because(&error))
 }
 
 /// Reads the project's `package.json`.

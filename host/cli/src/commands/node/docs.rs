@@ -1,9 +1,9 @@
-//! `flowcell node docs`: describes a node type in Markdown.
+//! `flowcell node docs`: describes a node type in Markdown, or prints the README of a pack.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, fs, path::Path};
 
 use clap::Args;
-use flowcell::{NodeType, contract::Example};
+use flowcell::{Catalog, Host, NodeType, contract::Example, inspect};
 use serde_json::Value;
 
 use crate::{
@@ -17,17 +17,57 @@ use crate::{
 /// Arguments of `flowcell node docs`.
 #[derive(Args)]
 pub(super) struct DocsArgs {
-    /// The node type, such as `data.pick`, or with a version `acme.greet@1.2`
-    #[arg(value_name = "TYPE")]
-    node_type: String,
+    /// The node type, such as `data.pick`, or with a version `acme.greet@1.2`; or a pack, whose README is printed: its
+    /// file (acme.wasm), or its name (acme)
+    #[arg(value_name = "TYPE|PACK")]
+    subject: String,
     #[command(flatten)]
     packs: PackArgs,
 }
 
 pub(super) fn execute(args: &DocsArgs) -> Result<Exit, CliError> {
+    let subject = &*args.subject;
+    if Path::new(subject).extension().is_some_and(|extension| extension == "wasm") {
+        put(&readme_of_file(Path::new(subject))?)?;
+        return Ok(Exit::Good);
+    }
     let host = args.packs.types_host()?;
-    put(&page(&nodes::find(&host.catalog(), &args.node_type)?))?;
+    let catalog = host.catalog();
+    put(&match pack_named(&catalog, subject) {
+        Some(node) => readme_of_host(&host, subject, &node)?,
+        None => page(&nodes::find(&catalog, subject)?),
+    })?;
     Ok(Exit::Good)
+}
+
+/// Returns a node type of the pack with this name, in its highest version. Returns `None` if no pack has the name.
+fn pack_named(catalog: &Catalog, name: &str) -> Option<NodeType> {
+    let prefix = format!("{name}.");
+    let node = catalog.names().find(|node| node.starts_with(&prefix) && !node[prefix.len()..].contains('.'))?;
+    nodes::find(catalog, node).ok()
+}
+
+fn readme_of_host(host: &Host, name: &str, node: &NodeType) -> Result<String, CliError> {
+    let readme = node.pack.as_ref().and_then(|pack| host.pack_readme(pack));
+    readme.map(|text| inert_lines(&text)).ok_or_else(|| no_readme_error(name))
+}
+
+fn readme_of_file(file: &Path) -> Result<String, CliError> {
+    let shown = file.display();
+    let bytes = fs::read(file).map_err(|error| CliError::wrong(format!("cannot read {shown}")).because(&error))?;
+    let inspection =
+        inspect(&bytes).map_err(|error| CliError::wrong(format!("{shown} is not a pack")).because(&error))?;
+    inspection.readme.map(|text| inert_lines(&text)).ok_or_else(|| no_readme_error(&shown.to_string()))
+}
+
+fn no_readme_error(pack: &str) -> CliError {
+    CliError::wrong(format!("the pack {pack} has no README"))
+        .hint("`flowcell node build` embeds README.md of its project; `flowcell node docs TYPE` describes a type")
+}
+
+/// Returns a README whose terminal commands are escaped. Line breaks and tabs stay.
+fn inert_lines(text: &str) -> String {
+    text.lines().map(|line| format!("{}\n", inert(line))).collect()
 }
 
 fn page(node: &NodeType) -> String {
@@ -145,6 +185,11 @@ fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_readme_has_nothing_that_a_terminal_obeys() {
+        assert_eq!(inert_lines("# A\r\n\n\tb\u{1b}[2J\u{202e}c"), "# A\n\n\tb\\u{1b}[2J\\u{202e}c\n");
+    }
 
     #[test]
     fn texts_of_a_manifest_have_no_meaning_in_markdown() {

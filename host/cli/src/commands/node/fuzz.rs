@@ -1,7 +1,7 @@
 //! `flowcell node fuzz`: runs a node type with generated inputs, and looks for traps, timeouts and outputs that do not fit
 //! its schema.
 
-mod generate;
+pub(super) mod generate;
 mod random;
 mod report;
 mod shrink;
@@ -42,7 +42,7 @@ const MAX_SHRINK_TIME: Duration = Duration::from_secs(30);
 const MAX_SHRINK_RUNS: usize = 500;
 
 /// The failure codes that show a mistake of the node or of the host. The node chooses its other failures itself.
-const MISTAKES: [&str; 8] = [
+pub(super) const MISTAKES: [&str; 8] = [
     TRAP,
     OUT_OF_MEMORY,
     STACK_OVERFLOW,

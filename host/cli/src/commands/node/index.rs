@@ -1,4 +1,4 @@
-//! `flowcell node index build`: lists packs in an index that people search.
+//! `flowcell node index`: lists packs in an index that people search, and publishes it.
 
 use std::{
     fs,
@@ -7,12 +7,11 @@ use std::{
 
 use clap::{Args, Subcommand, ValueHint};
 use flowcell::{
-    contract::Digest,
-    packs::{Index, IndexedPack, InstallError, PackClient, PackKey, Source, signature_file},
+    packs::{Index, IndexedPack, InstallError, PackClient, PackKey, Source},
     vault::KeySource,
 };
 
-use super::registry::RegistryArgs;
+use super::{publish::missing_registry_error, registry::RegistryArgs};
 use crate::{
     cli_error::{CliError, Exit},
     output::put_line,
@@ -30,6 +29,8 @@ pub(super) struct IndexArgs {
 enum IndexCommand {
     /// Write an index of packs: what each may reach, its digest, size, signer and source
     Build(IndexBuildArgs),
+    /// Publish an index to a registry
+    Push(IndexPushArgs),
 }
 
 /// Arguments of `flowcell node index build`.
@@ -41,38 +42,53 @@ struct IndexBuildArgs {
     /// Write the index to this file
     #[arg(long, value_name = "FILE", default_value = "index.json", value_hint = ValueHint::FilePath)]
     out: PathBuf,
-    /// Sign the index with this key, `env:NAME` or `file:PATH`; the signature is in FILE.sig
+    /// Sign the index with this key, `env:NAME` or `file:PATH`; the signature is in the same file
     #[arg(long, value_name = "KEY")]
     key: Option<KeySource>,
     #[command(flatten)]
     registry: RegistryArgs,
 }
 
+/// Arguments of `flowcell node index push`.
+#[derive(Args)]
+struct IndexPushArgs {
+    /// The file of the index, whose entries name references or https addresses
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+    /// The destination: ghcr.io/acme/packs with a tag or `latest`, or a name in the default registry
+    #[arg(value_name = "REFERENCE")]
+    reference: String,
+    #[command(flatten)]
+    registry: RegistryArgs,
+}
+
 pub(super) fn execute(args: &IndexArgs) -> Result<Exit, CliError> {
-    let IndexCommand::Build(args) = &args.command;
+    match &args.command {
+        IndexCommand::Build(args) => build(args),
+        IndexCommand::Push(args) => push(args),
+    }
+}
+
+fn push(args: &IndexPushArgs) -> Result<Exit, CliError> {
+    let Source::Registry(reference) = args.registry.source(&args.reference)? else {
+        return Err(missing_registry_error(&args.reference, "ghcr.io/acme/packs"));
+    };
+    let bytes = fs::read(&args.file).map_err(|source| InstallError::Read { path: args.file.clone(), source })?;
+    let pushed = block_on(args.registry.pack_client()?.push_index(&reference, bytes))??;
+    put_line(&pushed.to_string())?;
+    Ok(Exit::Good)
+}
+
+fn build(args: &IndexBuildArgs) -> Result<Exit, CliError> {
     let key = args.key.as_ref().map(PackKey::read).transpose()?;
     let client = args.registry.pack_client()?;
     let mut packs = Vec::new();
     for pack in &args.packs {
         packs.push(entry(&client, &args.registry.source(pack)?, &args.out)?);
     }
-    let text = Index::new(packs)?.to_text();
-    write(&args.out, &text)?;
-    let signature = signature_file(&args.out);
-    match key {
-        Some(key) => write(&signature, &format!("{}\n", key.sign_index(&digest(&text))))?,
-        // A signature of earlier bytes would make the index unusable.
-        None if signature.exists() => {
-            fs::remove_file(&signature).map_err(|source| InstallError::Write { path: signature, source })?;
-        }
-        None => {}
-    }
+    Index::new(packs)?.write(&args.out, key.as_ref())?;
     put_line(&args.out.display().to_string())?;
     Ok(Exit::Good)
-}
-
-fn digest(text: &str) -> Digest {
-    flowcell::packs::digest(text.as_bytes())
 }
 
 /// Fetches a pack and returns its entry.
@@ -99,8 +115,4 @@ fn below(file: &Path, out: &Path) -> Result<String, CliError> {
         CliError::wrong(format!("{} is not below the folder of the index, {}", file.display(), folder.display()))
             .hint("put the packs beside the index, or name references of a registry")
     })
-}
-
-fn write(path: &Path, text: &str) -> Result<(), InstallError> {
-    fs::write(path, text).map_err(|source| InstallError::Write { path: path.to_owned(), source })
 }

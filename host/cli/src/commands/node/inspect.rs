@@ -49,6 +49,7 @@ fn as_json(inspection: &flowcell::Inspection) -> serde_json::Value {
         "license": inspection.manifest.license,
         "description": inspection.manifest.description,
         "about": inspection.manifest.about(),
+        "readme": inspection.readme,
         "digest": inspection.digest.to_string(),
         "size": inspection.size,
         "imports": inspection.imports,
@@ -79,6 +80,9 @@ pub(super) fn details(inspection: &flowcell::Inspection) -> String {
     let _ = writeln!(text, "\nlicense     {}", inert(manifest.license.as_deref().unwrap_or("none given")));
     let _ = writeln!(text, "digest      {}", inspection.digest);
     let _ = writeln!(text, "size        {} bytes", inspection.size);
+    if let Some(readme) = &inspection.readme {
+        let _ = writeln!(text, "readme      {} bytes; `flowcell node docs FILE` prints it", readme.len());
+    }
     text.push_str(&nodes::about(&manifest.about()));
     text
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt::Write as _};
 use clap::Args;
 use flowcell::{
     Manifest,
-    packs::{Arrival, Candidate, CheckedIndex, InstallError, Installer, PackStore, PackVersions, Source, Trust},
+    packs::{Arrival, Candidate, InstallError, Installer, PackStore, PackVersions, Source, Trust},
 };
 
 use super::{inspect, registry::RegistryArgs};
@@ -24,9 +24,9 @@ pub(super) struct InstallArgs {
     /// (greet@1.2.0) [default: all packs in the lock file]
     #[arg(value_name = "PACK")]
     pack: Option<String>,
-    /// Take the pack from this index, a file or an address, and compare it with the digest there; PACK is then a name
-    /// (greet) with or without a version (greet@1.2.0)
-    #[arg(long, value_name = "FILE|URL", requires = "pack")]
+    /// Take the pack from this index, a file, an address or a reference (ghcr.io/acme/packs), and compare it with the
+    /// digest there; PACK is then a name (greet) with or without a version (greet@1.2.0)
+    #[arg(long, value_name = "FILE|URL|REFERENCE", requires = "pack")]
     index: Option<String>,
     /// Install the pack even if it needs more capabilities than the installed version
     #[arg(long)]
@@ -107,7 +107,7 @@ fn fetch_indexed(args: &InstallArgs, trust: &Trust, pack: &str, index: &str) -> 
     let wanted: PackVersions = pack.parse().map_err(|why: String| CliError::wrong(why))?;
     let client = args.registry.pack_client()?;
     let fetched = block_on(async {
-        let index = CheckedIndex::read(&client.fetch_index(index).await?, trust)?;
+        let index = client.fetch_index(index, trust).await?;
         let (entry, source) = index.find(&wanted)?;
         entry.admit(client.fetch(&source).await?)
     })?;

@@ -55,7 +55,7 @@ impl Project {
         let manifest_text = fs::read_to_string(folder.join(MANIFEST)).map_err(|error| {
             CliError::wrong(format!("cannot read {shown}")).because(&error).hint(
                 "a project needs this manifest; create a project with `flowcell node new NAME --lang \
-                 rust|js|ts|python|c|go`",
+                 rust|js|ts|python|c|go|zig`",
             )
         })?;
         let manifest = Manifest::parse(&manifest_text)

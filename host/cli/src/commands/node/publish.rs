@@ -49,7 +49,7 @@ pub(super) struct PullArgs {
 
 pub(super) fn push(args: &PushArgs) -> Result<Exit, CliError> {
     let Source::Registry(reference) = args.registry.source(&args.reference)? else {
-        return Err(missing_registry_error(&args.reference));
+        return Err(missing_registry_error(&args.reference, "ghcr.io/acme/greet@1.2.0"));
     };
     let client = args.registry.pack_client()?;
     let arrival = block_on(client.fetch(&Source::File(args.file.clone())))??;
@@ -80,6 +80,7 @@ pub(super) fn push(args: &PushArgs) -> Result<Exit, CliError> {
         annotations: annotations(&inspection),
         imports: inspection.imports,
         exports: inspection.exports,
+        ..Artifact::default()
     };
     block_on(client.push(&reference, artifact, signature))??;
     put_line(&reference.to_string())?;
@@ -88,7 +89,7 @@ pub(super) fn push(args: &PushArgs) -> Result<Exit, CliError> {
 
 pub(super) fn pull(args: &PullArgs) -> Result<Exit, CliError> {
     let source @ Source::Registry(_) = args.registry.source(&args.reference)? else {
-        return Err(missing_registry_error(&args.reference));
+        return Err(missing_registry_error(&args.reference, "ghcr.io/acme/greet@1.2.0"));
     };
     let arrival = block_on(args.registry.pack_client()?.fetch(&source))??;
     let name = arrival.inspect()?.manifest.name;
@@ -103,9 +104,10 @@ pub(super) fn pull(args: &PullArgs) -> Result<Exit, CliError> {
     Ok(Exit::Good)
 }
 
-fn missing_registry_error(text: &str) -> CliError {
+/// Returns the error of a text that is not a reference, with an example of one.
+pub(super) fn missing_registry_error(text: &str, example: &str) -> CliError {
     CliError::wrong(format!("`{text}` is not a reference to a registry"))
-        .hint("write a reference such as ghcr.io/acme/greet@1.2.0")
+        .hint(format!("write a reference such as {example}"))
 }
 
 /// Returns the members of the manifest for people under the standard names of OCI annotations, as far as these exist.
@@ -138,7 +140,7 @@ mod tests {
             homepage: 'https://a.example', repository: 'https://a.example/git', nodes: [] }";
         let (imports, exports) = (Vec::new(), Vec::new());
         let manifest = Manifest::parse(manifest).unwrap();
-        let inspection = Inspection { manifest, digest: Digest("0".into()), size: 1, imports, exports };
+        let inspection = Inspection { manifest, readme: None, digest: Digest("0".into()), size: 1, imports, exports };
         let sent: Vec<_> = annotations(&inspection).into_iter().collect();
         let expected = [
             ("description", "Greets."),

@@ -23,6 +23,7 @@ static TS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/carried/templates/ts");
 static PYTHON: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/carried/templates/python");
 static C: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/carried/templates/c");
 static GO: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/carried/templates/go");
+static ZIG: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/carried/templates/zig");
 /// The WIT interface and the SDKs. Each project gets copies, so that it builds in any folder.
 static WIT: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/carried/wit");
 static RUST_SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/carried/rust");
@@ -32,6 +33,7 @@ static PYTHON_SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/carried/python");
 static PYTHON_README: &str = include_str!("../../../carried/readme/python.md");
 static C_README: &str = include_str!("../../../carried/readme/c.md");
 static GO_README: &str = include_str!("../../../carried/readme/go.md");
+static ZIG_README: &str = include_str!("../../../carried/readme/zig.md");
 
 /// The name in the templates that the pack's name replaces.
 const TEMPLATE_NAME: &str = "acme";
@@ -53,6 +55,8 @@ enum Language {
     C,
     /// Compiled by Go, without an SDK
     Go,
+    /// Compiled by zig, without an SDK
+    Zig,
 }
 
 /// Arguments of `flowcell node new`.
@@ -118,20 +122,20 @@ fn make(folder: &Path, name: &str, language: Language) -> io::Result<()> {
             fs::write(vendor.join("README.md"), PYTHON_README)?;
             &PYTHON
         }
-        Language::C => {
-            fs::create_dir_all(folder)?;
-            fs::write(folder.join("README.md"), C_README)?;
-            &C
-        }
-        Language::Go => {
-            fs::create_dir_all(folder)?;
-            fs::write(folder.join("README.md"), GO_README)?;
-            &GO
-        }
+        Language::C => with_readme(folder, C_README, &C)?,
+        Language::Go => with_readme(folder, GO_README, &GO)?,
+        Language::Zig => with_readme(folder, ZIG_README, &ZIG)?,
     };
     copy(&WIT, &folder.join("wit"))?;
     fill(&COMMON, folder, name)?;
     fill(own, folder, name)
+}
+
+/// Writes the README of a language without an SDK into a project. Returns the template.
+fn with_readme<'a>(folder: &Path, readme: &str, template: &'a Dir<'a>) -> io::Result<&'a Dir<'a>> {
+    fs::create_dir_all(folder)?;
+    fs::write(folder.join("README.md"), readme)?;
+    Ok(template)
 }
 
 /// Copies the files of an embedded folder unchanged.

@@ -24,8 +24,8 @@ pub(super) struct SearchArgs {
     /// Words that all have to occur in a pack's name, description, node types, categories or keywords
     #[arg(value_name = "WORD")]
     words: Vec<String>,
-    /// The index: a file, or an address
-    #[arg(long, value_name = "FILE|URL")]
+    /// The index: a file, an address, or a reference (ghcr.io/acme/packs)
+    #[arg(long, value_name = "FILE|URL|REFERENCE")]
     index: String,
     /// Print the packs as JSON
     #[arg(long)]
@@ -46,7 +46,7 @@ struct Found<'a> {
 
 pub(super) fn execute(args: &SearchArgs) -> Result<Exit, CliError> {
     let (client, trust) = (args.registry.pack_client()?, args.lock.trust()?);
-    let index = block_on(async { CheckedIndex::read(&client.fetch_index(&args.index).await?, &trust) })??;
+    let index = block_on(client.fetch_index(&args.index, &trust))??;
     let found = search(&index, &args.words, &trust);
     if args.json {
         put_json(&as_json(&found))?

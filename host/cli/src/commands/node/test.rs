@@ -98,7 +98,7 @@ impl TestHost {
 }
 
 /// Returns a case for each example of the manifest that no written case refers to.
-fn examples(manifest: &Manifest, cases: &[Case]) -> Vec<Case> {
+pub(super) fn examples(manifest: &Manifest, cases: &[Case]) -> Vec<Case> {
     let told = |node: &str, title: &str| {
         cases.iter().any(|case| *case.node_type == *node && case.example.as_deref() == Some(title))
     };

@@ -15,7 +15,7 @@ use crate::{
     arguments::run_id,
     cli_error::{CliError, Exit},
     options::{PackArgs, TenantArgs, channels::ChannelArgs},
-    owner::{Owner, block_on, listen_beside, refused},
+    owner::{Owner, REPEAT_LATER, block_on, listen_beside, refused},
     session::{
         self, Plan, answers,
         answers::NamedAnswer,
@@ -133,26 +133,32 @@ impl ResumeArgs {
 }
 
 /// Prepares a run. If another process has claimed a run of a shared store, reports this, and waits for the end of the
-/// claim, at most [`CLAIM_PATIENCE`]. The claim of a process that has died ends with its lease.
+/// claim, at most [`CLAIM_PATIENCE`]. The claim of a process that has died ends with its lease. `is_repeated`: another run
+/// is prepared, which repeats this one.
 fn wait_for_claim(
     host: &Host,
-    run: &RunId,
+    (run, is_repeated): (&RunId, bool),
     terminal: Terminal,
     prepare: impl Fn() -> Result<FlowRunner, RetryError>,
 ) -> Result<FlowRunner, CliError> {
     let (began, mut told) = (Instant::now(), false);
     loop {
-        let error = match prepare() {
-            Err(RetryError::Start(StartError::Open(error @ OpenError::Driven(_)))) if host.shared().is_some() => error,
+        let driven = match prepare() {
+            Err(RetryError::Start(StartError::Open(OpenError::Driven(driven)))) if host.shared().is_some() => driven,
             prepared => return Ok(prepared?),
         };
         if began.elapsed() >= CLAIM_PATIENCE {
-            return Err(CliError::from(StartError::from(error))
-                .hint(format!("that process lives, and goes on with the run; `flowcell runs show {run}` shows it")));
+            let hint = match *run == driven && is_repeated {
+                true => format!("that process lives; {REPEAT_LATER}"),
+                false => {
+                    format!("that process lives, and goes on with the run; `flowcell runs show {driven}` shows it")
+                }
+            };
+            return Err(CliError::from(StartError::from(OpenError::Driven(driven))).hint(hint));
         }
         if !std::mem::replace(&mut told, true) {
             terminal.say(&format!(
-                "another process has claimed the run `{run}`; waiting for at most {} s, in case that process has died",
+                "another process has claimed the run `{driven}`; waiting for at most {} s, in case that process has died",
                 CLAIM_PATIENCE.as_secs()
             ));
         }
@@ -177,7 +183,9 @@ pub(super) fn resume_here(
     let args = args.plan();
     let flow = host.graph_of_run(&name)?.name.clone();
     let session = session::Session::open(&args, &host, &flow, terminal)?.with_handed_over(handed_over);
-    let runner = wait_for_claim(&host, &name, terminal, || prepare(&host, session.options(&args, Json::Null)))?;
+    let runner = wait_for_claim(&host, (&name, action == "run.retry"), terminal, || {
+        prepare(&host, session.options(&args, Json::Null))
+    })?;
     of.note(&host, action, &name)?;
     answers::check(&args.answers, runner.graph())?;
     if let Some((gate, _)) = args.answers.iter().find(|(gate, _)| !runner.may_ask(gate)) {

@@ -1,8 +1,10 @@
 //! Keys that sign texts of a tenant, such as links. They follow from the data keys of the tenant, so a reader of the store
 //! alone cannot sign, all processes with the key of the operator can, and the removal of the tenant destroys them.
 
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use flowcell_contract::Tenant;
 use ring::hmac;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{Vault, VaultError};
 
@@ -13,6 +15,69 @@ const NUMBER_CHARS: usize = 8;
 pub(crate) fn check(vault: &Vault) -> Result<(), VaultError> {
     let has_key = vault.with_keys(|keys| !keys.is_empty())?;
     if has_key || vault.key_place.makes_keys() { Ok(()) } else { Err(VaultError::NoKey) }
+}
+
+/// A kind of signed texts, such as the codes of links: a prefix, a content as JSON, and a signature, both in Base64 for URLs.
+pub(crate) struct SignedText {
+    pub(crate) prefix: &'static str,
+    /// The purpose of the key, so that no text of another kind is one of this kind.
+    pub(crate) purpose: &'static str,
+    /// Maximum length of a text.
+    pub(crate) most: usize,
+}
+
+/// The content of a text, with the number of the data key that signs it.
+#[derive(Serialize, Deserialize)]
+struct Numbered<T> {
+    key: String,
+    #[serde(flatten)]
+    content: T,
+}
+
+/// A text that has the right form, and whose signature is not checked. Until then its content selects only a tenant, and a
+/// data key of this tenant.
+pub(crate) struct Unchecked<'a, T> {
+    pub(crate) content: T,
+    key: String,
+    signed: &'a str,
+    tag: Vec<u8>,
+    purpose: &'static str,
+}
+
+impl SignedText {
+    /// Signs a content of a tenant. The text may be longer than [`SignedText::most`]. Reads the store.
+    pub(crate) fn sign<T: Serialize>(&self, vault: &Vault, tenant: &Tenant, content: &T) -> Result<String, VaultError> {
+        let (number, key) = new_key(vault, tenant, self.purpose)?;
+        Ok(self.seal(number, &key, content))
+    }
+
+    pub(crate) fn seal<T: Serialize>(&self, number: String, key: &hmac::Key, content: &T) -> String {
+        let json = serde_json::to_vec(&Numbered { key: number, content }).unwrap_or_default();
+        let signed = format!("{}{}", self.prefix, URL_SAFE_NO_PAD.encode(json));
+        let tag = hmac::sign(key, signed.as_bytes());
+        format!("{signed}.{}", URL_SAFE_NO_PAD.encode(tag))
+    }
+
+    /// Parses a text. `None`: it has another form.
+    pub(crate) fn parse<'a, T: DeserializeOwned>(&self, text: &'a str) -> Option<Unchecked<'a, T>> {
+        if text.len() > self.most {
+            return None;
+        }
+        let (signed, tag) = text.split_once('.')?;
+        let json = URL_SAFE_NO_PAD.decode(signed.strip_prefix(self.prefix)?).ok()?;
+        let Numbered { key, content } = serde_json::from_slice(&json).ok()?;
+        Some(Unchecked { content, key, signed, tag: URL_SAFE_NO_PAD.decode(tag).ok()?, purpose: self.purpose })
+    }
+}
+
+impl<T> Unchecked<'_, T> {
+    /// Returns the content if the tenant has signed it. Reads the store.
+    pub(crate) fn check(self, vault: &Vault, tenant: &Tenant) -> Result<Option<T>, VaultError> {
+        let key = earlier_key(vault, tenant, &self.key, self.purpose)?;
+        // The comparison takes the same time for each wrong signature.
+        let is_signed = key.is_some_and(|key| hmac::verify(&key, self.signed.as_bytes(), &self.tag).is_ok());
+        Ok(is_signed.then_some(self.content))
+    }
 }
 
 /// Returns the key that signs new texts of a tenant for a purpose, and the number of its data key.

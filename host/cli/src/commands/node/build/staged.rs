@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 /// Names of folders that are not copied, because they contain no sources. Hidden files and folders are not copied
 /// either.
-const SKIPPED_FOLDERS: [&str; 5] = ["__pycache__", "dist", "node_modules", "venv", "wit"];
+const SKIPPED_FOLDERS: [&str; 6] = ["__pycache__", "dist", "node_modules", "python_modules", "venv", "wit"];
 
 /// Copies the sources of a folder into a temporary folder.
 pub(super) fn copy_sources(folder: &Path) -> io::Result<TempDir> {

@@ -25,15 +25,15 @@ const MAX_RESOLVED: usize = 10_000;
 const OPEN_DEPTH: usize = 4;
 
 /// The source of inputs.
-pub(super) struct Inputs<'a> {
-    pub(super) schema: &'a Value,
+pub(in crate::commands::node) struct Inputs<'a> {
+    pub(in crate::commands::node) schema: &'a Value,
     /// Inputs that are known to be valid.
-    pub(super) models: Vec<Value>,
+    pub(in crate::commands::node) models: Vec<Value>,
 }
 
 impl Inputs<'_> {
     /// Returns the input of a round, which is an object.
-    pub(super) fn input(&self, seed: u64, round: u64) -> Value {
+    pub(in crate::commands::node) fn input(&self, seed: u64, round: u64) -> Value {
         let mut random = Random::new(seed, round);
         let from_model = random.chance(30);
         // Half of the inputs have no edges, so that valid ones reach deep into the node.

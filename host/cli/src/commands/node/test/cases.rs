@@ -63,7 +63,7 @@ pub(in crate::commands::node) struct Case {
 pub(in crate::commands::node) struct Expect {
     /// The whole output.
     pub(super) output: Option<Json>,
-    pub(super) failure: Option<Failing>,
+    pub(in crate::commands::node) failure: Option<Failing>,
     /// The names of the wakes in the first pause.
     pub(super) pause: Option<Vec<String>>,
     /// Events that the run has to send in this order. Other events may come between them. Members that an expected
@@ -93,7 +93,7 @@ pub(in crate::commands::node) struct ExpectedFailure {
 
 impl Case {
     /// Makes a case from an example alone.
-    pub(super) fn of_example(node_type: &str, title: &str) -> Case {
+    pub(in crate::commands::node) fn of_example(node_type: &str, title: &str) -> Case {
         let (name, node_type) = (title.to_owned(), node_type.to_owned());
         Case { name, node_type, example: Some(title.to_owned()), ..Case::default() }
     }

@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use flowcell::{Channel, Event, Hub, Json};
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 /// The run id of every case.
 pub(super) const RUN_ID: &str = "case";
@@ -14,12 +15,21 @@ pub(super) struct Observer {
     /// The messages that are not sent yet.
     messages: Mutex<Option<Vec<Json>>>,
     hub: OnceLock<Hub>,
+    /// The number of events after which the run is cut.
+    cut_after: Option<usize>,
+    is_cut: Notify,
 }
 
 impl Observer {
-    pub(super) fn new(messages: &[Json]) -> Arc<Observer> {
+    pub(super) fn new(messages: &[Json], cut_after: Option<usize>) -> Arc<Observer> {
         let messages = Some(messages.to_vec()).filter(|messages| !messages.is_empty());
-        Arc::new(Observer { seen: Mutex::default(), messages: Mutex::new(messages), hub: OnceLock::new() })
+        let (messages, is_cut) = (Mutex::new(messages), Notify::new());
+        Arc::new(Observer { seen: Mutex::default(), messages, hub: OnceLock::new(), cut_after, is_cut })
+    }
+
+    /// Waits until the run has sent the events after which it is cut.
+    pub(super) async fn cut(&self) {
+        self.is_cut.notified().await;
     }
 
     /// Returns all events, each an object with its `type`.
@@ -56,6 +66,10 @@ impl Channel for Observer {
         let members = event.data.as_object().into_iter().flatten();
         let members = members.map(|(key, value)| (key.clone(), value.clone()));
         let told = Json::object([("type".into(), Json::from(event.kind))].into_iter().chain(members));
-        self.seen.lock().push(told);
+        let mut seen = self.seen.lock();
+        seen.push(told);
+        if self.cut_after == Some(seen.len()) {
+            self.is_cut.notify_one();
+        }
     }
 }

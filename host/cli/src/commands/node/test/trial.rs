@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     path::Path,
+    pin::pin,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -78,7 +79,7 @@ fn invalid(case: &Case, findings: &[Diagnostic]) -> Vec<String> {
 /// A run of a case that has ended or was stopped.
 pub(in crate::commands::node) struct CaseRun {
     pub(in crate::commands::node) end: CaseEnd,
-    events: Vec<Json>,
+    pub(in crate::commands::node) events: Vec<Json>,
     script: Arc<Fixtures>,
 }
 
@@ -93,15 +94,19 @@ pub(in crate::commands::node) enum CaseEnd {
 
 /// Runs a case. Returns the differences from the expected result.
 fn run_case(host: &Host, flow: &LoadedFlow, case: &Case) -> Result<Vec<String>, CliError> {
-    let CaseRun { end, events, script } = block_on(run(host, flow, case, MAX_CASE_TIME, None))??;
-    let result = match end {
-        CaseEnd::Refused(why) => return Ok(vec![why]),
-        CaseEnd::Overdue => return Ok(vec![format!("it does not end within {} s", MAX_CASE_TIME.as_secs())]),
+    Ok(differences_of(case, &block_on(run(host, flow, case, MAX_CASE_TIME, None))??, MAX_CASE_TIME))
+}
+
+/// Returns the differences of a run from the expected result of its case. `limit` is the time that the run had.
+pub(in crate::commands::node) fn differences_of(case: &Case, run: &CaseRun, limit: Duration) -> Vec<String> {
+    let result = match &run.end {
+        CaseEnd::Refused(why) => return vec![why.clone()],
+        CaseEnd::Overdue => return vec![format!("it does not end within {} s", limit.as_secs())],
         CaseEnd::Ended(result) => result,
     };
-    let mut wrong = compare(&case.expect, &result, &events);
-    wrong.extend(unused_error(&script));
-    Ok(wrong)
+    let mut wrong = compare(&case.expect, result, &run.events);
+    wrong.extend(unused_error(&run.script));
+    wrong
 }
 
 /// Runs the node of a case for at most `limit` of real time. `probe` receives the measurements of its attempts.
@@ -112,23 +117,9 @@ pub(in crate::commands::node) async fn run(
     limit: Duration,
     probe: Option<Arc<Probe>>,
 ) -> Result<CaseRun, CliError> {
-    let observer = Observer::new(&case.messages);
-    let empty = || Json::object::<&str>([]);
-    let input = alone::input(case.input.clone().unwrap_or_else(empty), case.config.clone().unwrap_or_else(empty));
-    let answer = case.answer.iter().map(|answer| (alone::NODE_ID.to_owned(), answer_value(answer)));
-    let kept = |(key, value): (&String, &Json)| Write { key: key.clone(), value: value.clone().into(), expected: None };
-    let options = RunOptions {
-        run_id: Some(RUN_ID.into()),
-        input,
-        channels: vec![observer.clone()],
-        answers: answer.collect(),
-        wait_for_answers: !case.messages.is_empty(),
-        writes: case.state.iter().map(kept).collect(),
-        without_events: true,
-        ..RunOptions::default()
-    };
+    let observer = Observer::new(&case.messages, None);
     let script = Arc::new(script(case, probe));
-    let runner = match host.test_runner(flow, script.clone(), options) {
+    let runner = match host.test_runner(flow, script.clone(), options(case, &observer)) {
         Ok(runner) => runner,
         Err(StartError::Input(error)) => {
             return Ok(CaseRun { end: CaseEnd::Refused(error.to_string()), events: Vec::new(), script });
@@ -146,6 +137,88 @@ pub(in crate::commands::node) async fn run(
     let running = tokio::time::timeout(limit, async { tokio::join!(sent, runner.run()).1 }).await;
     let end = running.map_or(CaseEnd::Overdue, |result| CaseEnd::Ended(Box::new(result)));
     Ok(CaseRun { end, events: observer.events(), script })
+}
+
+/// Runs a case, drops the run after this number of events, and continues it from its store, as after the end of a process.
+/// Returns the end of the run, which has at most `limit` of real time before the cut and again after it. The case sends no
+/// events and no messages.
+pub(in crate::commands::node) async fn run_with_cut(
+    host: &Host,
+    flow: &LoadedFlow,
+    case: &Case,
+    limit: Duration,
+    after: usize,
+) -> Result<CaseEnd, CliError> {
+    let observer = Observer::new(&[], Some(after));
+    let runner = host.test_runner(flow, Arc::new(script(case, None)), options(case, &observer))?;
+    let resume = runner.continuation();
+    let first = async {
+        tokio::select! {
+            biased;
+            () = observer.cut() => None,
+            result = runner.run() => Some(result),
+        }
+    };
+    match tokio::time::timeout(limit, first).await {
+        Err(_) => return Ok(CaseEnd::Overdue),
+        Ok(Some(result)) => return Ok(CaseEnd::Ended(Box::new(result))),
+        Ok(None) => {}
+    }
+    let runner = resume(RunOptions { without_events: true, by_hand: true, ..RunOptions::default() })
+        .map_err(|error| CliError::internal("a run cannot be continued").because(&error))?;
+    let running = tokio::time::timeout(limit, runner.run()).await;
+    Ok(running.map_or(CaseEnd::Overdue, |result| CaseEnd::Ended(Box::new(result))))
+}
+
+/// Runs a case, and cancels the run after this number of events. Returns the end of the run, which has at most `limit` of
+/// real time.
+pub(in crate::commands::node) async fn run_with_cancel(
+    host: &Host,
+    flow: &LoadedFlow,
+    case: &Case,
+    limit: Duration,
+    after: usize,
+) -> Result<CaseEnd, CliError> {
+    let observer = Observer::new(&[], Some(after));
+    // No answer comes, and the run waits for one until it is cancelled.
+    let case = Case { answer: None, ..case.clone() };
+    let script = Arc::new(Fixtures { still: true, ..script(&case, None) });
+    let options = RunOptions { wait_for_answers: true, ..options(&case, &observer) };
+    let runner = host.test_runner(flow, script, options)?;
+    runner.start_session();
+    let hub = runner.hub();
+    let cancel = async {
+        observer.cut().await;
+        // A run that has ended earlier is not cancelled.
+        let _ = hub.abort().await;
+    };
+    let running = async {
+        let mut run = pin!(runner.run());
+        tokio::select! {
+            result = &mut run => result,
+            () = cancel => run.await,
+        }
+    };
+    let end = tokio::time::timeout(limit, running).await;
+    Ok(end.map_or(CaseEnd::Overdue, |result| CaseEnd::Ended(Box::new(result))))
+}
+
+/// Returns the options of the run of a case.
+fn options(case: &Case, observer: &Arc<Observer>) -> RunOptions {
+    let empty = || Json::object::<&str>([]);
+    let input = alone::input(case.input.clone().unwrap_or_else(empty), case.config.clone().unwrap_or_else(empty));
+    let answer = case.answer.iter().map(|answer| (alone::NODE_ID.to_owned(), answer_value(answer)));
+    let kept = |(key, value): (&String, &Json)| Write { key: key.clone(), value: value.clone().into(), expected: None };
+    RunOptions {
+        run_id: Some(RUN_ID.into()),
+        input,
+        channels: vec![observer.clone()],
+        answers: answer.collect(),
+        wait_for_answers: !case.messages.is_empty(),
+        writes: case.state.iter().map(kept).collect(),
+        without_events: true,
+        ..RunOptions::default()
+    }
 }
 
 /// Returns the fixtures of a case.

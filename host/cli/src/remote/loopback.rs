@@ -1,0 +1,216 @@
+//! The answer of a browser that has logged a command in: one request to a port of this machine (RFC 8252).
+//!
+//! The page of the server sends the browser to `http://127.0.0.1:PORT/callback` with the state of the command, and a code or an
+//! error. Other requests, also those of other programs of this machine, are refused and change nothing. Nothing of a request is
+//! shown in an answer.
+
+use std::{net::Ipv4Addr, time::Duration};
+
+use flowcell::{pkce, vault::Hidden};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+    task::JoinSet,
+    time::timeout,
+};
+use url::form_urlencoded;
+
+/// The time for a login, from the link to the answer.
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(600);
+/// Maximum size of the head of a request.
+const MAX_HEAD_BYTES: usize = 8 << 10;
+/// The time for a request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum number of open connections. Browsers open some that they do not use.
+const MAX_CONNECTIONS: usize = 32;
+
+/// The outcome that the page of the server reports.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Returned {
+    /// The one-time code.
+    Code(Hidden),
+    /// The person has refused.
+    Refused,
+}
+
+/// A port that waits for a browser.
+pub(crate) struct Loopback {
+    listener: TcpListener,
+    port: u16,
+    /// The text that the browser has to bring back.
+    pub(crate) state: String,
+}
+
+impl Loopback {
+    /// Listens on a free port.
+    pub(crate) async fn open() -> std::io::Result<Loopback> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let port = listener.local_addr()?.port();
+        Ok(Loopback { listener, port, state: pkce::random() })
+    }
+
+    /// Returns the port.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Waits for the answer with the right state. `None`: nothing came for [`MAX_WAIT`].
+    pub(crate) async fn wait(self) -> Option<Returned> {
+        timeout(MAX_WAIT, self.answers()).await.ok().flatten()
+    }
+
+    async fn answers(self) -> Option<Returned> {
+        let (send, mut returned) = mpsc::channel(1);
+        let mut connections = JoinSet::new();
+        loop {
+            tokio::select! {
+                // The page of the request is already sent.
+                found = returned.recv() => return found,
+                accepted = self.listener.accept(), if connections.len() < MAX_CONNECTIONS => {
+                    let Ok((stream, _)) = accepted else { continue };
+                    let (own, state, send) = (self.own_host(), self.state.clone(), send.clone());
+                    connections.spawn(async move {
+                        let serving = serve(stream, &own, &state, send);
+                        drop(timeout(REQUEST_TIMEOUT, serving).await);
+                    });
+                }
+                Some(_) = connections.join_next() => {}
+            }
+        }
+    }
+
+    fn own_host(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+}
+
+/// Answers one request. Reports what it has brought after its page is sent.
+async fn serve(mut stream: TcpStream, own: &str, state: &str, send: mpsc::Sender<Returned>) -> std::io::Result<()> {
+    let head = read_head(&mut stream).await?;
+    let returned = read_request(&head, own, state);
+    let (status, title, said) = match &returned {
+        Ok(Returned::Code(_)) => ("200 OK", "Logged in", "Go back to the command. You can close this page."),
+        Ok(Returned::Refused) => ("200 OK", "Not logged in", "The login was refused. You can close this page."),
+        Err(why) => (*why, "Not found", "This is not the answer that the command waits for."),
+    };
+    let body = format!(
+        "<!doctype html><html lang=en><meta charset=utf-8><title>{title} · Flowcell</title><h1>{title}</h1><p>{said}</p>"
+    );
+    let answer = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\
+         Cache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nX-Content-Type-Options: nosniff\r\n\
+         Content-Security-Policy: default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'\r\n\r\n{body}",
+        body.len()
+    );
+    let written = stream.write_all(answer.as_bytes()).await;
+    _ = stream.shutdown().await;
+    if let Ok(returned) = returned {
+        // Of several answers, the first counts.
+        _ = send.try_send(returned);
+    }
+    written
+}
+
+async fn read_head(stream: &mut TcpStream) -> std::io::Result<String> {
+    let mut head = Vec::new();
+    let mut piece = [0; 1_024];
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") && head.len() < MAX_HEAD_BYTES {
+        match stream.read(&mut piece).await? {
+            0 => break,
+            count => head.extend_from_slice(&piece[..count]),
+        }
+    }
+    Ok(String::from_utf8_lossy(&head).into_owned())
+}
+
+/// Reads a request. The error is the status of the answer.
+fn read_request(head: &str, own: &str, state: &str) -> Result<Returned, &'static str> {
+    let (head, _) = head.split_once("\r\n\r\n").ok_or("400 Bad Request")?;
+    let mut lines = head.split("\r\n");
+    let mut first = lines.next().unwrap_or_default().split(' ');
+    let (method, target) = (first.next().unwrap_or_default(), first.next().unwrap_or_default());
+    // A page of another site that has this machine as the address of its name (DNS rebinding).
+    let headers = || lines.clone().filter_map(|line| line.split_once(':'));
+    let mut hosts = headers().filter(|(name, _)| name.eq_ignore_ascii_case("host")).map(|(_, host)| host.trim());
+    if hosts.next() != Some(own) || hosts.next().is_some() {
+        return Err("403 Forbidden");
+    }
+    let query = target.strip_prefix("/callback?").filter(|_| method == "GET").ok_or("404 Not Found")?;
+    let mut members: Vec<_> = form_urlencoded::parse(query.as_bytes()).collect();
+    let mut take = |name: &str| {
+        let at = members.iter().position(|(own, _)| own == name)?;
+        Some(members.swap_remove(at).1.into_owned())
+    };
+    if take("state").as_deref() != Some(state) {
+        return Err("403 Forbidden");
+    }
+    match (take("error"), take("code")) {
+        (Some(_), _) => Ok(Returned::Refused),
+        (None, Some(code)) => Ok(Returned::Code(Hidden::from(code))),
+        (None, None) => Err("400 Bad Request"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn only_the_answer_with_the_state_counts() {
+        let read = |line: &str, host: &str| read_request(&format!("{line}\r\n{host}\r\n\r\n"), "127.0.0.1:9", "S");
+        let good = "GET /callback?code=fcc_a%5Fb&state=S HTTP/1.1";
+        assert_eq!(read(good, "Host: 127.0.0.1:9"), Ok(Returned::Code(Hidden::from("fcc_a_b".to_owned()))));
+        assert_eq!(read("GET /callback?error=x&state=S HTTP/1.1", "host: 127.0.0.1:9"), Ok(Returned::Refused));
+        for (line, host) in [
+            (good, "Host: evil.test:9"),
+            (good, "Host: 127.0.0.1:8"),
+            (good, "Host: localhost:9"),
+            (good, "X: y"),
+            (good, "Host: 127.0.0.1:9\r\nHost: evil.test"),
+            ("GET /callback?code=a&state=T HTTP/1.1", "Host: 127.0.0.1:9"),
+            ("GET /callback?code=a&state=T&state=S HTTP/1.1", "Host: 127.0.0.1:9"),
+            ("GET /callback?code=a HTTP/1.1", "Host: 127.0.0.1:9"),
+            ("GET /callback?state=S HTTP/1.1", "Host: 127.0.0.1:9"),
+            ("POST /callback?code=a&state=S HTTP/1.1", "Host: 127.0.0.1:9"),
+            ("GET /?code=a&state=S HTTP/1.1", "Host: 127.0.0.1:9"),
+            ("GET http://127.0.0.1:9/callback?code=a&state=S HTTP/1.1", "Host: 127.0.0.1:9"),
+            ("", ""),
+        ] {
+            assert!(read(line, host).is_err(), "{line} {host}");
+        }
+        assert_eq!(read_request(good, "127.0.0.1:9", "S"), Err("400 Bad Request"), "a head that does not end");
+    }
+
+    #[tokio::test]
+    async fn a_page_shows_nothing_of_its_request_and_strangers_do_not_end_the_wait() {
+        let loopback = Loopback::open().await.unwrap();
+        let (port, state) = (loopback.port(), loopback.state.clone());
+        let waiting = tokio::spawn(loopback.wait());
+        // Open connections that send nothing, as browsers have them.
+        let idle = [
+            TcpStream::connect(("127.0.0.1", port)).await.unwrap(),
+            TcpStream::connect(("127.0.0.1", port)).await.unwrap(),
+        ];
+        let ask = async |target: &str, host: &str| {
+            let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+            let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.unwrap();
+            assert!(!answer.contains("<script") && !answer.contains("fcc_"), "{answer}");
+            assert!(answer.contains("default-src 'none'"), "{answer}");
+            answer
+        };
+        let own = format!("127.0.0.1:{port}");
+        let hostile = "/callback?state=%3Cscript%3Ealert(1)%3C/script%3E&code=fcc_x";
+        assert!(ask(hostile, &own).await.starts_with("HTTP/1.1 403 "));
+        assert!(ask(&format!("/callback?state={state}&code=fcc_x"), "evil.test").await.starts_with("HTTP/1.1 403 "));
+        assert!(ask("/<script>", &own).await.starts_with("HTTP/1.1 404 "));
+        assert!(ask(&format!("/callback?state={state}&code=fcc_y"), &own).await.starts_with("HTTP/1.1 200 "));
+        assert_eq!(waiting.await.unwrap(), Some(Returned::Code(Hidden::from("fcc_y".to_owned()))));
+        drop(idle);
+    }
+}

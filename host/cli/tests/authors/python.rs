@@ -1,0 +1,274 @@
+//! Tests what Python finds in a pack beside the language: coroutines, `urllib`, `requests`, and packages of PyPI.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{
+    authors::language::{Language, done, flowcell, project},
+    kit,
+    outside::server::{Seen, Server, answer},
+};
+
+/// The code of nodes that await several calls, and that use `urllib` and the SDK's `requests`.
+const RELAY: &str = include_str!("python/relay.py");
+const RELAY_MANIFEST: &str = "name: relay
+version: 0.1.0
+nodes:
+  - { type: relay.run, title: Relay, input: {}, output: {}, capabilities: [{ name: http, reason: asks }] }
+  - { type: relay.ends, title: Ends, input: {}, output: {}, capabilities: [{ name: http, reason: asks }] }
+  - { type: relay.web, title: Web, input: {}, output: {}, capabilities: [{ name: http, reason: asks }] }
+  - { type: relay.fail, title: Fail, input: {}, output: {}, capabilities: [{ name: http, reason: asks }] }
+";
+
+/// Builds the pack with the code [`RELAY`], once for all tests.
+fn relay() -> &'static Path {
+    static BUILT: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
+    let (_, project) = BUILT.get_or_init(|| {
+        let (folder, project) = project("relay", Language::Python);
+        fs::write(project.join("nodes.py"), RELAY).unwrap();
+        fs::write(project.join("node.yaml"), RELAY_MANIFEST).unwrap();
+        done(flowcell(&project).args(["node", "build"]));
+        (folder, project)
+    });
+    project
+}
+
+/// Runs one node with access to a server. Returns its output, or the failure.
+fn run(project: &Path, node: &str, server: &Server, input: &[&str]) -> Result<Value, Value> {
+    let (base, host) = (server.origin(), server.address.to_string());
+    let mut command = flowcell(project);
+    command.args(["node", "run", node, "--json", "--quiet", "--packs", "dist", "--timeout-ms", "60000"]);
+    command.args(["--grant", &format!("http=[\"{base}\"]"), "--allow-private", &host, "-i", &format!("base={base}")]);
+    let output = command.args(input.iter().flat_map(|input| ["-i", input])).output().unwrap();
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", kit::stderr(&output)));
+    if told["error"].is_null() { Ok(told["outputs"].clone()) } else { Err(told["error"].clone()) }
+}
+
+fn path(seen: &Seen) -> String {
+    seen.head.split(' ').nth(1).unwrap_or_default().to_owned()
+}
+
+#[test]
+fn coroutines_resume_in_the_recorded_order_after_a_crash() {
+    if !Language::Python.is_there("coroutines") {
+        return;
+    }
+    let project = relay();
+    let folder = tempfile::tempdir().unwrap();
+    for kill_at in [1, 3, 5, 8] {
+        let killed: Arc<Mutex<Option<u32>>> = Arc::default();
+        let count = Arc::new(AtomicUsize::new(0));
+        let (victim, counted) = (killed.clone(), count.clone());
+        let server = Server::start(move |seen, _| {
+            if counted.fetch_add(1, Ordering::SeqCst) + 1 == kill_at
+                && let Some(process) = victim.lock().unwrap().take()
+            {
+                assert!(Command::new("kill").args(["-9", &process.to_string()]).status().unwrap().success());
+            }
+            answer("200 OK", &[], path(seen).trim_start_matches('/'))
+        });
+        let base = server.origin();
+        let flow = json!({ "flow": { "name": "relay", "outputs": { "all": "{{ relay }}" } }, "nodes": [{
+            "id": "relay", "type": "relay.run", "input": { "base": base }, "grants": { "http": [base] },
+        }] });
+        fs::write(folder.path().join("flow.json"), flow.to_string()).unwrap();
+        let run = format!("r{kill_at}");
+        let (host, packs) = (server.address.to_string(), project.join("dist").display().to_string());
+        let common = ["--quiet", "--allow-private", &host, "--packs", &packs];
+        let mut child = {
+            let mut held = killed.lock().unwrap();
+            let mut command = flowcell(folder.path());
+            command.args(["run", "flow.json", "--run-id", &run]).args(common);
+            let child = command.stdout(Stdio::null()).spawn().unwrap();
+            *held = Some(child.id());
+            child
+        };
+        assert!(!child.wait().unwrap().success(), "killed at request {kill_at}");
+        let resumed = flowcell(folder.path()).args(["runs", "resume", &run]).args(common).output().unwrap();
+        assert!(resumed.status.success(), "killed at request {kill_at}: {}", kit::stderr(&resumed));
+        let outputs: Value = serde_json::from_slice(&resumed.stdout).unwrap();
+        let all = &outputs["all"];
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        assert_eq!(text(&all["won"]), format!("won-{}", text(&all["first"])), "{all}");
+        let order: String = all["order"].as_array().unwrap().iter().map(text).collect();
+        assert_eq!(text(&all["last"]), format!("last-{order}"), "{all}");
+        assert_eq!(all["all"], json!(["a", "b", "c"]));
+    }
+}
+
+#[test]
+fn ends_of_calls_are_awaited_however_they_come() {
+    if !Language::Python.is_there("ends of calls") {
+        return;
+    }
+    let server = Server::start(|seen, _| answer("200 OK", &[("content-type", "text/plain")], &path(seen)));
+    let ended = run(relay(), "relay.ends", &server, &[]).unwrap();
+    let expected = json!({
+        "statuses": [200, 200], "texts": ["/a", "/b"], "turned": true, "late": "TimeoutError", "unknown": "NotImplementedError",
+        "left": ["cancelled"],
+    });
+    assert_eq!(ended, expected);
+}
+
+#[test]
+fn failures_of_coroutines_say_why() {
+    if !Language::Python.is_there("failures") {
+        return;
+    }
+    let server = Server::start(|_, _| answer("404 Not Found", &[], "nothing"));
+    let failure = |how: &str| run(relay(), "relay.fail", &server, &[&format!("how={how}")]).unwrap_err();
+    let stuck = failure("stuck");
+    assert!(stuck["message"].as_str().unwrap().contains("awaits something that never comes"), "{stuck}");
+    let deep = failure("deep");
+    let line = RELAY.lines().position(|line| line.contains("\"deep\"") && line.contains("raise")).unwrap() + 1;
+    assert!(deep["details"]["stack"].to_string().contains(&format!("nodes.py\\\", line {line}")), "{deep}");
+    assert_eq!(failure("group")["code"], "denied");
+    // The server that refuses a connection may be there later. The exceptions of both libraries keep that.
+    for how in ["urllib", "requests", "send"] {
+        let refused = failure(how);
+        assert_eq!(
+            (&refused["code"], &refused["retryable"]),
+            (&json!("http_connect"), &json!(true)),
+            "{how}: {refused}"
+        );
+        assert_eq!(failure(&format!("{how}-denied"))["code"], "denied", "{how}");
+    }
+    let status = failure("status");
+    assert!(status["message"].as_str().unwrap().starts_with("flowcell_sdk.requests.HTTPError: 404 for "), "{status}");
+    let unknown = failure("verify");
+    assert!(unknown["message"].as_str().unwrap().contains("has no argument `verify`"), "{unknown}");
+}
+
+/// Answers as a server of texts, JSON, redirects and large files.
+fn reply(seen: &Seen) -> String {
+    let path = path(seen);
+    let method = seen.head.split(' ').next().unwrap();
+    match path.split('?').next().unwrap() {
+        "/moved" => answer("302 Found", &[("location", "/json?moved=1")], ""),
+        "/large" => answer("200 OK", &[("content-type", "text/plain")], &"0123456789".repeat(400_000)),
+        "/bytes" => answer("200 OK", &[("content-type", "application/octet-stream")], "bytes"),
+        "/gone" => answer("410 Gone", &[("content-type", "text/plain; charset=utf-8")], "gone é"),
+        _ => {
+            let told = json!({
+                "method": method, "path": path, "body": seen.body, "type": seen.header("content-type"),
+                "key": seen.header("authorization"), "cookie": seen.header("cookie"),
+            });
+            let body = if method == "HEAD" { String::new() } else { told.to_string() };
+            answer("200 OK", &[("content-type", "application/json"), ("set-cookie", "seen=1")], &body)
+        }
+    }
+}
+
+#[test]
+fn urllib_and_requests_are_answered_through_the_host() {
+    if !Language::Python.is_there("urllib") {
+        return;
+    }
+    let server = Server::start(|seen, _| reply(seen));
+    let given = run(relay(), "relay.web", &server, &[]).unwrap();
+    let told = |method: &str, path: &str, body: &str, kind: Option<&str>, key: Option<&str>| {
+        json!({
+            "method": method, "path": path, "body": body, "type": kind, "key": key, "cookie": null,
+        })
+    };
+    assert_eq!(given["urllib"], told("GET", "/json?q=1", "", None, None));
+    let form = "application/x-www-form-urlencoded";
+    assert_eq!(given["urllibPost"], told("POST", "/json", "a=b", Some(form), None));
+    assert_eq!(given["urllibMoved"], json!([format!("{}/json?moved=1", server.origin()), 200]));
+    assert_eq!(given["urllibGone"], json!([410, "gone é"]));
+    assert_eq!(given["large"], json!([4_000_000, 4_000_000]));
+    assert_eq!(given["bytes"], json!(["bytes", "bytes"]));
+    assert_eq!(given["get"], told("GET", "/json?a=1&b=2&b=3", "", None, Some("Basic dTpw")));
+    assert_eq!(given["post"], told("POST", "/json", r#"{"n": 1}"#, Some("application/json"), None));
+    assert_eq!(given["form"], told("PUT", "/json", "n=1", Some(form), None));
+    assert_eq!(given["moved"], json!([302, format!("{}/json?moved=1", server.origin()), 302]));
+    assert_eq!(given["gone"], json!([410, false, "gone é"]));
+    assert_eq!(given["head"], json!([200, "", "application/json"]));
+    assert_eq!(given["awaited"], json!(["/json?n=0", "/json?n=1", "/json?moved=1"]));
+    assert_eq!(given["strptime"], "2026-11-29");
+}
+
+/// Uses the packages that [`REQUIREMENTS`] asks for.
+const MARKET: &str = include_str!("python/market.py");
+const REQUIREMENTS: &str = "# What the nodes import.
+jinja2==3.1.6
+marshmallow==3.26.1
+python-dateutil==2.9.0.post0
+pyyaml==6.0.3
+requests==2.32.5
+";
+
+#[test]
+fn packages_of_requirements_are_vendored_once_and_used() {
+    if !Language::Python.is_there("packages of PyPI") {
+        return;
+    }
+    let (_folder, project) = project("market", Language::Python);
+    fs::write(project.join("nodes.py"), MARKET).unwrap();
+    fs::write(project.join("node.yaml"), RELAY_MANIFEST.replace("relay", "market")).unwrap();
+    fs::write(project.join("requirements.txt"), REQUIREMENTS).unwrap();
+    let built = flowcell(&project).args(["node", "build"]).output().unwrap();
+    let told = kit::stderr(&built);
+    assert!(built.status.success(), "{told}");
+    assert!(told.contains("jinja2 3.1.6") || told.contains("Jinja2 3.1.6"), "{told}");
+    assert!(told.contains("left out native code, which a pack cannot run: _speedups"), "{told}");
+    let server = Server::start(|seen, _| reply(seen));
+    let given = run(&project, "market.web", &server, &[]).unwrap();
+    let base = server.origin();
+    assert_eq!(given["html"], "<b>1 &lt; 2</b>");
+    assert_eq!(given["date"], "2027-01-31");
+    assert_eq!(given["yaml"], json!({ "a": [1, 2] }));
+    assert_eq!(given["wrong"], json!({ "age": ["Not a valid integer."] }));
+    assert_eq!(given["get"]["path"], "/json?a=1");
+    assert_eq!(given["cookie"], "seen=1");
+    assert_eq!(given["post"]["body"], r#"{"n": 1}"#);
+    assert_eq!(given["moved"], json!([302, format!("{base}/json?moved=1")]));
+    assert_eq!(given["large"], 4_000_000);
+    assert_eq!(given["failures"], json!(["HTTPError", "ConnectionError", "NotImplementedError", "Failure"]));
+
+    // The vendored packages are those of the lock, so nothing is asked of an index, and pip is not needed.
+    let lock = fs::read_to_string(project.join("requirements.lock")).unwrap();
+    assert!(lock.contains("requests==2.32.5 --hash=sha256:"), "{lock}");
+    let build = |index: &str| flowcell(&project).args(["node", "build"]).env("PIP_INDEX_URL", index).output().unwrap();
+    let nowhere = "http://127.0.0.1:9/";
+    let again = build(nowhere);
+    assert!(again.status.success() && !kit::stderr(&again).contains("locked"), "{}", kit::stderr(&again));
+    // Without the folder pip installs what the lock names, and nothing else.
+    fs::remove_dir_all(project.join("python_modules")).unwrap();
+    let start = lock.find("--hash=sha256:").unwrap() + "--hash=sha256:".len();
+    let mut wrong = lock.clone();
+    wrong.replace_range(start..start + 64, &"0".repeat(64));
+    fs::write(project.join("requirements.lock"), wrong).unwrap();
+    let refused = flowcell(&project).args(["node", "build"]).output().unwrap();
+    let told = kit::stderr(&refused);
+    assert!(!refused.status.success() && told.contains("DO NOT MATCH THE HASHES"), "{told}");
+    assert!(!project.join("python_modules").exists());
+}
+
+#[test]
+fn packages_with_native_code_are_refused_by_name() {
+    if !Language::Python.is_there("packages with native code") {
+        return;
+    }
+    let (_folder, project) = project("market", Language::Python);
+    let refused = |asked: &str, expected: &str| {
+        fs::write(project.join("requirements.txt"), asked).unwrap();
+        let built = flowcell(&project).args(["node", "build"]).output().unwrap();
+        let told = kit::stderr(&built);
+        assert!(!built.status.success() && told.contains(expected), "{told}");
+        assert!(!project.join("requirements.lock").exists() && !project.join("python_modules").exists());
+    };
+    refused("numpy\n", "needs packages with native code, which a pack cannot run: numpy ");
+    refused("--index-url http://127.0.0.1:9/\nsix\n", "has the option `--index-url");
+    refused("no-such-package-of-flowcell==1\n", "no-such-package-of-flowcell");
+}

@@ -1,0 +1,150 @@
+"""Nodes that await several calls at once, and that use `urllib` and the SDK's `requests`."""
+
+import asyncio
+import urllib.error
+import urllib.request
+
+from flowcell_sdk import Task, http, pack, queue, requests
+
+
+async def ask(base, name):
+    return (await http.send_async(http.Request(f"{base}/{name}"))).text
+
+
+async def run(task: Task):
+    base = task.input["base"]
+
+    async def named(name):
+        await ask(base, name)
+        return name
+
+    asked = [asyncio.create_task(named(name)) for name in "abc"]
+    done, _ = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+    first = done.pop().result()
+    won = await ask(base, f"won-{first}")
+    order = []
+
+    async def noted(name):
+        order.append(await ask(base, name))
+
+    async with asyncio.TaskGroup() as group:
+        for name in "def":
+            group.create_task(noted(name))
+    await asyncio.sleep(0.02)
+    last = await ask(base, "last-" + "".join(order))
+    return {"first": first, "won": won, "order": order, "last": last, "all": await asyncio.gather(*asked)}
+
+
+async def ends(task: Task):
+    """Ends are found also if they came before a coroutine asks. Turns without a pause keep no call from ending."""
+    base = task.input["base"]
+    calls = [http.start_send(http.Request(f"{base}/{name}")) for name in "ab"]
+    await asyncio.sleep(0.05)
+    statuses = [(await queue.ended(call))["status"] for call in calls]
+    texts = [http.take_response(call).text for call in calls]
+    turning = asyncio.create_task(ask(base, "c"))
+    while not turning.done():
+        await asyncio.sleep(0)
+    left = []
+
+    async def stays():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            left.append("cancelled")
+
+    try:
+        await asyncio.wait_for(stays(), 0.01)
+    except TimeoutError as error:
+        late = type(error).__name__
+    try:
+        await asyncio.to_thread(print)
+    except NotImplementedError as error:
+        unknown = type(error).__name__
+    return {
+        "statuses": statuses, "texts": texts, "turned": turning.result() == "/c", "late": late, "unknown": unknown,
+        "left": left,
+    }
+
+
+async def fail(task: Task):
+    closed, denied = "http://127.0.0.1:1/", "https://example.com/"
+    match task.input["how"]:
+        case "stuck":
+            await asyncio.Event().wait()
+        case "deep":
+            await asyncio.sleep(0)
+            raise ValueError("deep")
+        case "group":
+            async with asyncio.TaskGroup() as group:
+                group.create_task(http.send_async(http.Request(denied)))
+                group.create_task(asyncio.Event().wait())
+        case "urllib":
+            urllib.request.urlopen(closed)
+        case "urllib-denied":
+            urllib.request.urlopen(denied)
+        case "requests":
+            await requests.request_async("GET", closed)
+        case "requests-denied":
+            requests.get(denied)
+        case "send":
+            await http.send_async(http.Request(closed))
+        case "send-denied":
+            await http.send_async(http.Request(denied))
+        case "status":
+            requests.get(task.input["base"]).raise_for_status()
+        case "verify":
+            requests.get(closed, verify=False)
+
+
+def web(task: Task):
+    base = task.input["base"]
+
+    def open_json(*asked, **more):
+        import json
+
+        with urllib.request.urlopen(*asked, **more) as answer:
+            return json.load(answer)
+
+    given = {
+        "urllib": open_json(f"{base}/json?q=1", timeout=5),
+        "urllibPost": open_json(urllib.request.Request(f"{base}/json", data=b"a=b")),
+    }
+    with urllib.request.urlopen(f"{base}/moved") as answer:
+        given["urllibMoved"] = [answer.url, answer.status]
+    try:
+        urllib.request.urlopen(f"{base}/gone")
+    except urllib.error.HTTPError as error:
+        given["urllibGone"] = [error.code, error.read().decode()]
+    with urllib.request.urlopen(f"{base}/large") as answer:
+        given["large"] = [len(answer.read()), len(requests.get(f"{base}/large").text)]
+    with urllib.request.urlopen(f"{base}/bytes") as answer:
+        given["bytes"] = [answer.read().decode(), requests.get(f"{base}/bytes").text]
+    given["get"] = requests.get(f"{base}/json?a=1", params={"b": [2, 3], "c": None}, auth=("u", "p")).json()
+    given["post"] = requests.post(f"{base}/json", json={"n": 1}).json()
+    with requests.Session() as session:
+        given["form"] = session.put(f"{base}/json", data={"n": 1}).json()
+    moved = requests.post(f"{base}/moved", json={"n": 1})
+    stays = requests.get(f"{base}/moved", allow_redirects=False)
+    given["moved"] = [moved.history[0].status_code, moved.url, stays.status_code]
+    gone = requests.get(f"{base}/gone")
+    given["gone"] = [gone.status_code, gone.ok, gone.text]
+    head = requests.head(f"{base}/json")
+    given["head"] = [head.status_code, head.text, head.headers["Content-Type"]]
+
+    async def awaited():
+        paths = [f"{base}/json?n=0", f"{base}/json?n=1", f"{base}/moved"]
+        answers = await asyncio.gather(*(requests.request_async("get", path) for path in paths))
+        return [answer.json()["path"] for answer in answers]
+
+    from datetime import datetime
+
+    given["strptime"] = datetime.strptime("29.11.2026", "%d.%m.%Y").date().isoformat()
+
+    async def whole():
+        return given | {"awaited": await awaited()}
+
+    return whole()
+
+
+Node = pack({"relay.run": run, "relay.ends": ends, "relay.fail": fail, "relay.web": web})
