@@ -275,7 +275,7 @@ impl TenantFiles<'_> {
     }
 
     fn blobs(&self) -> &dyn Blobs {
-        self.host.blobs()
+        &**self.host.blobs()
     }
 
     fn tenant(&self) -> &Tenant {

@@ -19,7 +19,7 @@ pub struct Upload {
 impl Upload {
     /// Begins a content of the host's tenant.
     pub(crate) fn begin(host: &Host) -> Result<Upload, FileError> {
-        let writer = host.shared_blobs().writer(host.tenant())?;
+        let writer = host.blobs().clone().writer(host.tenant())?;
         Ok(Upload { writer, head: Vec::new() })
     }
 

@@ -80,7 +80,7 @@ pub struct HostBuilder {
     egress: EgressPolicy,
     capabilities: Vec<(Arc<str>, Arc<dyn Capability>)>,
     files: Option<PathBuf>,
-    http_file_bytes: Option<u64>,
+    http_limits: http::Limits,
     providers: Option<Providers>,
     providers_file: Option<PathBuf>,
     mcp_file: Option<PathBuf>,
@@ -223,8 +223,7 @@ impl HostBuilder {
         self
     }
 
-    /// Lets nodes read and write files in this existing folder, if their flow grants it. By default they reach no
-    /// files.
+    /// Lets nodes read and write files in this existing folder, if their flow grants it. Default: no folder.
     pub fn files(mut self, folder: impl Into<PathBuf>) -> HostBuilder {
         self.files = Some(folder.into());
         self
@@ -232,7 +231,7 @@ impl HostBuilder {
 
     /// Lets nodes send and receive files of this size in bytes over HTTP, at most 4 GiB. Default: 32 MiB.
     pub fn http_file_bytes(mut self, bytes: u64) -> HostBuilder {
-        self.http_file_bytes = Some(bytes.min(MAX_FILE_BYTES));
+        self.http_limits.file_body = bytes.min(MAX_FILE_BYTES);
         self
     }
 
@@ -455,10 +454,8 @@ impl HostBuilder {
             Some(file) => read_beside(file, |text, folder| Settings::parse(text, folder, &client, blobs))?,
             None => Settings::built_in(),
         };
-        let mut http_limits = http::Limits::default();
-        http_limits.file_body = self.http_file_bytes.unwrap_or(http_limits.file_body);
-        let http: Arc<dyn Capability> =
-            Arc::new(HttpCapability::new(client, blobs.clone()).with_secrets(secrets.clone()).with_limits(http_limits));
+        let http = HttpCapability::new(client, blobs.clone()).with_limits(self.http_limits);
+        let http: Arc<dyn Capability> = Arc::new(http.with_secrets(secrets.clone()));
         let files: Arc<dyn Capability> = Arc::new(FilesCapability::new(self.files, blobs.clone()));
         let own = [(http::INTERFACE, http), (model::INTERFACE, model), (files::INTERFACE, files)];
         let own = own.map(|(name, capability)| (name.into(), capability));
