@@ -10,11 +10,12 @@
 //! | parts | states, times, texts and other parts of pages |
 //! | assets | style sheet and scripts, compiled into the program |
 //! | login, command, sign_in, answer, outside, home, runs, run, jobs, inbox, flows, editor, catalog, packs, operate, operators, tokens, manual | the pages |
-//! | gate, picture, form, diff | an open question, the picture of a flow, the form of an input, the difference of two texts |
+//! | gate, picture, form, diff, by_link | an open question, the picture of a flow, the form of an input, the difference of two texts, the parts of signed links |
 //! | said | a text of a model, as Markdown |
 
 mod answer;
 mod assets;
+mod by_link;
 mod catalog;
 mod command;
 mod diff;

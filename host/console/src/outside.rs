@@ -1,16 +1,15 @@
-//! The form of a link that starts a flow. It needs no login, and shows nothing before the code of the link was sent, as the
-//! page of a link that [answers a gate](crate::answer).
+//! The form of a link that starts a flow.
 
 use axum::{
     http::StatusCode,
     response::{IntoResponse, Redirect, Response},
 };
 use flowcell_server::api::Refusal;
-use maud::{Markup, html};
+use maud::html;
 use serde_json::{Value, json};
 
 use crate::{
-    answer::{code_of, next_link},
+    by_link::{LinkPages, code_of},
     flows::mistakes_of,
     form::{Fields, Mistake},
     frame::Page,
@@ -22,31 +21,25 @@ use crate::{
 
 /// Maximum size in bytes of the description of a flow that the page shows.
 const MAX_DESCRIPTION_BYTES: usize = 4 << 10;
-/// The page that takes the code of a link.
-const HERE: &str = "/console/form";
+const PAGES: LinkPages = LinkPages {
+    here: "/console/form",
+    title: "Fill a form in",
+    about: "This page shows the form of a link.",
+    button: "Show the form",
+    done: ("Received", "Your form was received, and its run has begun. You can close this page."),
+    advice: "Open the link again, and fill the form in as it asks.",
+};
 /// The route that starts a flow.
 const START: &str = "/v1/links/form/start";
 
-/// Shows the field for a code. The script takes the code out of the address, and sends it.
+/// Shows the field for a code.
 pub(crate) async fn show() -> Page {
-    let main = html! {
-        p { "This page shows the form of a link." }
-        form data-by-link method="post" action=(HERE) {
-            label for="code" { "Or paste the link, or its part behind #" }
-            input #code name="code" type="password" autocomplete="off" required spellcheck="false";
-            button .primary { "Show the form" }
-        }
-    };
-    Page::bare(StatusCode::OK, "Fill a form in", main)
+    PAGES.take_code()
 }
 
 /// Shows the page after a form was sent.
 pub(crate) async fn done() -> Page {
-    let main = html! {
-        p role="status" { "Your form was received, and its run has begun. You can close this page." }
-        (next_link(HERE))
-    };
-    Page::bare(StatusCode::OK, "Received", main)
+    PAGES.done()
 }
 
 /// Shows the form of a code.
@@ -61,10 +54,10 @@ pub(crate) async fn open(visit: Visit, form: Form) -> Page {
 /// Starts the flow with the input of a form. A wrong input shows the form again, with the mistakes at their fields.
 pub(crate) async fn send(visit: Visit, sent: Form) -> Response {
     let code = code_of(&sent);
-    let shown = match visit.post("/v1/links/form", &json!({ "code": code })).await {
+    let key = once::key_of(&sent, START);
+    // The same form may have been sent before, and may have used the link up.
+    let shown = match visit.post("/v1/links/form", &json!({ "code": code, "once": key })).await {
         Ok(answer) => answer.body,
-        // The form was sent before, and the link has no further use.
-        Err(refusal) if refusal.code == "link_used" => Value::Null,
         Err(refusal) => return refused(&refusal).into_response(),
     };
     let again = |mistakes: &[Mistake]| {
@@ -74,12 +67,10 @@ pub(crate) async fn send(visit: Visit, sent: Form) -> Response {
         Ok(input) => input,
         Err(mistakes) => return again(&mistakes),
     };
-    let body = json!({ "code": code, "input": input, "once": once::key_of(&sent, START) });
+    let body = json!({ "code": code, "input": input, "once": key });
     match visit.post(START, &body).await {
         Ok(_) => Redirect::to("/console/form/done").into_response(),
-        Err(refusal) if refusal.status == StatusCode::UNPROCESSABLE_ENTITY && !shown.is_null() => {
-            again(&mistakes_of(&refusal))
-        }
+        Err(refusal) if refusal.status == StatusCode::UNPROCESSABLE_ENTITY => again(&mistakes_of(&refusal)),
         Err(refusal) => refused(&refusal).into_response(),
     }
 }
@@ -101,26 +92,18 @@ fn page(code: &str, shown: &Value, sent: Option<&Form>, mistakes: &[Mistake]) ->
             button .primary { "Send" }
         }
         p .hint { "This link ends " (time(&shown["linkEnds"])) "." }
-        (next_link(HERE))
+        (PAGES.next_link())
     };
     Page::bare(StatusCode::OK, text(shown, "flow").to_owned(), main)
 }
 
 fn refused(refusal: &Refusal) -> Page {
-    let (title, advice) = match refusal.code.as_str() {
+    let known = match refusal.code.as_str() {
         "link_ended" | "link_invalid" | "link_used" | "flow_not_found" => {
-            ("This link opens nothing", "Ask the person who sent it for a new one.")
+            Some(("This link opens nothing", "Ask the person who sent it for a new one."))
         }
-        _ if refusal.status == StatusCode::TOO_MANY_REQUESTS || refusal.status.is_server_error() => {
-            ("Not now", "Try again in a moment: open the link again.")
-        }
-        _ => ("Refused", "Open the link again, and fill the form in as it asks."),
+        "conflict" => Some(("Not now", "Another request sends the same form: go back in a minute, and send it again.")),
+        _ => None,
     };
-    let main: Markup = html! {
-        p .notice .bad role="alert" { (refusal.message) }
-        p { (advice) }
-        p .faint { "Code " code { (refusal.code) } ", status " (refusal.status.as_u16()) "." }
-        (next_link(HERE))
-    };
-    Page::bare(refusal.status, title, main)
+    PAGES.refused(refusal, known)
 }

@@ -67,7 +67,7 @@ pub(crate) async fn finish(visit: Visit) -> Response {
     }
 }
 
-/// Returns a page that says what has happened, and opens the next address by itself.
+/// Returns a page with a sentence, which opens the next address by itself.
 pub(crate) fn onward(next: &str, said: &str) -> Markup {
     html! {
         (DOCTYPE)

@@ -349,6 +349,12 @@ impl Forms<'_> {
         self.documents().get(LINK, id)?.ok_or(FormError::Invalid)
     }
 
+    /// Returns whether the link has counted the request with this key, so that the same form is no further use.
+    pub fn has_counted(&self, link: &FormLink, key: &str) -> Result<bool, FormError> {
+        let run = link.run(key);
+        Ok(self.0.knows(&run)? || self.is_starting(&link.id, &run)?)
+    }
+
     fn is_starting(&self, id: &str, run: &RunId) -> Result<bool, FormError> {
         Ok(self.stored(id)?.0.starting.iter().any(|starting| starting.run == *run))
     }

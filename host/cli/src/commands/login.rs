@@ -106,7 +106,7 @@ pub(super) fn connect(named: Option<&ServerAddress>, terminal: Terminal) -> Resu
 fn only_login() -> Result<StoredLogin, CliError> {
     let mut all = Logins::of_user()?.all()?;
     match all.len() {
-        0 => Err(CliError::wrong("there is no login at a server").hint("log in: `flowcell login URL`")),
+        0 => Err(CliError::wrong("no login at a server is stored").hint("log in: `flowcell login URL`")),
         1 => Ok(all.remove(0)),
         _ => {
             let problem = CliError::wrong("there are logins at several servers, so the command needs `--server URL`");
@@ -143,7 +143,7 @@ pub(super) fn login(args: &LoginArgs, terminal: Terminal) -> Result<Exit, CliErr
             ca_file: args.ca_file.as_deref().map(absolute),
         };
         if let Err(problem) = logins.put(&server.address, &stored) {
-            // A token that is stored nowhere stays valid for nobody.
+            // The token is not stored, so the command does not leave it valid.
             drop(server.ask(Method::POST, "/v1/logout", None).await);
             return Err(problem);
         }
@@ -241,12 +241,12 @@ pub(super) fn logout(args: &LogoutArgs, terminal: Terminal) -> Result<Exit, CliE
     let address = match (&args.server, &found) {
         (Some(address), _) => address.clone(),
         (None, Some(login)) => login.address()?,
-        (None, None) => return Err(CliError::wrong("there is no login at a server")),
+        (None, None) => return Err(CliError::wrong("no login at a server is stored")),
     };
     let revoked = match found {
         Some(login) => revoke(&address, login, terminal),
         None if args.forget => Ok(()),
-        None => return Err(CliError::wrong(format!("there is no login at {address}"))),
+        None => return Err(CliError::wrong(format!("no login at {address} is stored"))),
     };
     match revoked {
         Err(problem) if !args.forget => {

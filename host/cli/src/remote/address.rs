@@ -35,14 +35,12 @@ impl fmt::Display for ServerAddress {
 impl ServerAddress {
     /// Returns the URL of a path with its query. A path cannot lead to another server.
     pub(crate) fn url(&self, path: &str) -> Result<Url, String> {
-        let url = Url::parse(&format!("{self}{path}")).map_err(|error| error.to_string())?;
-        match path.starts_with('/') && url.origin() == self.0.origin() {
-            true => Ok(url),
-            false => Err("a path begins with `/`, such as `/v1/runs`; `--server` names the server".to_owned()),
-        }
+        let parsed = if path.starts_with('/') { Url::parse(&format!("{self}{path}")).ok() } else { None };
+        let own = parsed.filter(|url| url.origin() == self.0.origin());
+        own.ok_or_else(|| "a path begins with `/`, such as `/v1/runs`; `--server` names the server".to_owned())
     }
 
-    /// Returns whether others in the network can read what is sent: without TLS, and not to this machine.
+    /// Returns whether others in the network can read the requests: the server is another machine, and has no TLS.
     pub(crate) fn is_exposed(&self) -> bool {
         self.0.scheme() == "http" && !is_this_machine(&self.0)
     }

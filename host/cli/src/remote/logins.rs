@@ -37,7 +37,7 @@ pub(crate) struct StoredLogin {
 impl StoredLogin {
     /// Returns the address of the server.
     pub(crate) fn address(&self) -> Result<ServerAddress, CliError> {
-        self.server.parse().map_err(|why| damaged(Path::new(&self.server), &why))
+        self.server.parse().map_err(|why: String| damaged(Path::new(&self.server), &why))
     }
 }
 
@@ -48,7 +48,8 @@ impl Logins {
     /// Returns the folder of the user.
     pub(crate) fn of_user() -> Result<Logins, CliError> {
         let settings = user_settings_folder().ok_or_else(|| {
-            CliError::wrong("there is no folder for the login").hint("set HOME, or XDG_CONFIG_HOME to an own folder")
+            CliError::wrong("the environment names no folder for the login")
+                .hint("set HOME, or XDG_CONFIG_HOME to an own folder")
         })?;
         Ok(Logins(settings.join("logins")))
     }
@@ -110,7 +111,7 @@ impl Logins {
 
     fn read(&self, name: &str) -> Result<Option<StoredLogin>, CliError> {
         let path = self.0.join(name);
-        let mut file = match open(&path) {
+        let file = match open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(unreadable(&path, &error)),
@@ -119,7 +120,7 @@ impl Logins {
         let metadata = file.metadata().map_err(|error| unreadable(&path, &error))?;
         check_private(&path, &metadata, metadata.is_file(), 0o077)?;
         let mut text = String::new();
-        let read = file.by_ref().take(MAX_BYTES + 1).read_to_string(&mut text);
+        let read = file.take(MAX_BYTES + 1).read_to_string(&mut text);
         let text = Hidden::from(text);
         read.map_err(|error| unreadable(&path, &error))?;
         if text.text().len() as u64 > MAX_BYTES {
@@ -130,7 +131,7 @@ impl Logins {
         login.map(Some).map_err(|error| damaged(&path, &format!("it is not a login (line {})", error.line())))
     }
 
-    /// Refuses a folder in which others may replace files.
+    /// Refuses a folder whose files other users may replace.
     fn check_folder(&self) -> Result<(), CliError> {
         let metadata = fs::symlink_metadata(&self.0).map_err(|error| unreadable(&self.0, &error))?;
         check_private(&self.0, &metadata, metadata.is_dir(), 0o022)

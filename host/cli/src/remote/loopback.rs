@@ -85,7 +85,7 @@ impl Loopback {
     }
 }
 
-/// Answers one request. Reports what it has brought after its page is sent.
+/// Answers one request, and reports its code or its refusal afterwards.
 async fn serve(mut stream: TcpStream, own: &str, state: &str, send: mpsc::Sender<Returned>) -> std::io::Result<()> {
     let head = read_head(&mut stream).await?;
     let returned = read_request(&head, own, state);

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     client::ask,
+    encrypted::Made,
     kit::{flowcell, output_of, stderr, stdout},
     outside::server::{Server, answer},
     samples::hello,
@@ -311,5 +312,23 @@ fn a_login_opens_the_console_and_ends_it() {
         stderr(&needless)
     );
     assert_eq!(json_of(folder, &["api", "--server", &origin, "GET", "/v1/me"])["local"], true);
+    assert_eq!(stop(serving), Some(0));
+}
+
+#[test]
+fn a_private_issuer_of_certificates_is_named_once() {
+    let (folder, made) = (tempfile::tempdir().unwrap(), Made::new());
+    let folder = folder.path();
+    made.write(folder);
+    json_of(folder, &["tenant", "create", "acme"]);
+    let (serving, address) = serve(folder, &["--tls-cert", "cert.pem", "--tls-key", "key.pem"]);
+    let (origin, own) = (format!("https://{address}"), token(folder, "acme"));
+    let unknown = log_in(folder, &origin, &own);
+    assert!(unknown.status.code() == Some(1) && stderr(&unknown).contains("does not answer"), "{}", stderr(&unknown));
+    let wrong = output_with(folder, &["login", &origin, "--token-file", "-", "--ca-file", "none.pem"], &own);
+    assert!(wrong.status.code() == Some(2) && stderr(&wrong).contains("none.pem"), "{}", stderr(&wrong));
+    let made = output_with(folder, &["login", &origin, "--token-file", "-", "--ca-file", "cert.pem"], &own);
+    assert!(made.status.success() && !stderr(&made).contains("without TLS"), "{}", stderr(&made));
+    assert_eq!(json_of(folder, &["whoami", "--json"])["tenant"], "acme", "later commands use the same file");
     assert_eq!(stop(serving), Some(0));
 }

@@ -3,6 +3,7 @@
 
 mod command;
 mod credentials;
+mod credentials;
 mod fake;
 mod hostile;
 mod machines;

@@ -2,7 +2,7 @@
 
 use url::{Host, Url};
 
-/// Returns whether a URL names this machine, so that no other one can read what is sent to it without TLS.
+/// Returns whether a URL names this machine. Requests to it need no TLS, because no other machine can read them.
 pub fn is_this_machine(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),

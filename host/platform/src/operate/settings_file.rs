@@ -28,7 +28,7 @@ pub trait SettingsFile: Default + DeserializeOwned {
     /// The sentence that names the page about the file.
     const HELP: &'static str;
 
-    /// Checks what the types do not. The error names the place in the file.
+    /// Checks the values beyond their types. The error names the place in the file.
     fn check(&self) -> Result<(), String>;
 
     /// Reads and checks a file.

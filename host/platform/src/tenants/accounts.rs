@@ -164,6 +164,7 @@ fn add_session(tenants: &Tenants, granted: &Granted) -> Result<Login, AccountRef
             name,
             parent: None,
             account: Some(id),
+            created: now,
             lasts: granted.lasts,
         };
         let token = tenants.create_login_token(new, secret).map_err(unavailable)?;

@@ -133,7 +133,7 @@ pub fn create_code_for(
     Ok(add_code(tenants, tenant, scopes, Some(id), challenge)?)
 }
 
-/// Returns the number of tokens from which a token was made, at most [`MAX_CHAIN`].
+/// Returns the number of ancestors of a token, at most [`MAX_CHAIN`].
 fn chain_of(tenants: &Tenants, token: &Token) -> Result<usize, TenantError> {
     let (mut count, mut next) = (0, token.parent.clone());
     while let Some(id) = next.filter(|_| count < MAX_CHAIN) {
@@ -276,7 +276,7 @@ fn new_login(
         }
         Some((id, maker)) => (maker.name, Some(id.to_owned()), None),
     };
-    let new = NewLogin { kind, tenant: tenant.to_owned(), scopes, name, parent, account, lasts };
+    let new = NewLogin { kind, tenant: tenant.to_owned(), scopes, name, parent, account, created: now, lasts };
     let token = tenants.create_login_token(new, secret).map_err(unavailable)?;
     if kind == LoginKind::Command {
         tenants.note(tenant, "login.command", &token.id, Outcome::Done).map_err(unavailable)?;

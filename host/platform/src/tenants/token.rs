@@ -78,6 +78,9 @@ pub(super) struct NewLogin {
     pub(super) name: String,
     pub(super) parent: Option<String>,
     pub(super) account: Option<String>,
+    /// The time of the login, in milliseconds since 1970.
+    pub(super) created: u64,
+    /// The lifetime of the token, in milliseconds.
     pub(super) lasts: u64,
 }
 
@@ -258,7 +261,9 @@ impl Tenants {
             self.check_token_name(tenant, name)?;
         }
         check_scopes(tenant, scopes)?;
-        self.add_token(new_secret(), lasts, |hash, created, expires| Token {
+        let created = self.host.now();
+        let expires = lasts.map(|lasts| created.saturating_add(lasts));
+        self.add_token(new_secret(), |hash| Token {
             tenant: tenant.to_owned(),
             hash,
             scopes: scopes.to_vec(),
@@ -275,15 +280,15 @@ impl Tenants {
 
     /// Creates the token of a login. `secret` is the id and the secret of the token.
     pub(super) fn create_login_token(&self, new: NewLogin, secret: (String, String)) -> Result<NewToken, TenantError> {
-        let NewLogin { kind, tenant, scopes, name, parent, account, lasts } = new;
-        self.add_token(secret, Some(lasts), |hash, created, expires| Token {
+        let NewLogin { kind, tenant, scopes, name, parent, account, created, lasts } = new;
+        self.add_token(secret, |hash| Token {
             tenant,
             hash,
             scopes,
             name,
             note: kind.note().to_owned(),
             created,
-            expires,
+            expires: Some(created.saturating_add(lasts)),
             revoked: None,
             parent,
             is_login: true,
@@ -291,18 +296,14 @@ impl Tenants {
         })
     }
 
-    /// Stores a new token with this id and secret. `token` makes it from the hash of its secret, the time, and the time when
-    /// it expires.
+    /// Stores a new token with this id and secret. `token` makes it from the hash of its secret.
     fn add_token(
         &self,
         (id, secret): (String, String),
-        lasts: Option<u64>,
-        token: impl FnOnce(String, u64, Option<u64>) -> Token,
+        token: impl FnOnce(String) -> Token,
     ) -> Result<NewToken, TenantError> {
-        let created = self.host.now();
-        let expires = lasts.map(|lasts| created.saturating_add(lasts));
-        let token = token(hash_secret(&secret), created, expires);
-        let tenant = token.tenant.as_str();
+        let token = token(hash_secret(&secret));
+        let (tenant, expires) = (token.tenant.as_str(), token.expires);
         if !self.put(TOKEN, &id, Some(&token), 0)? {
             return Err(TenantError::Changed(id));
         }
@@ -383,6 +384,7 @@ mod tests {
             name: String::new(),
             parent: None,
             account: None,
+            created: host.now(),
             lasts: 5_000_000,
         };
         let used = [

@@ -28,7 +28,7 @@ use super::{
     auth_rate_limiter::ClientAddr,
     identity::{AuthError, Scope},
     intake::{Body, PathParam, QueryParams},
-    links::{self, LinkCode},
+    links,
     permit::RequestPermit,
     steer::Accepted,
 };
@@ -86,6 +86,17 @@ pub(crate) struct FormPage {
 pub(crate) struct FormCursor {
     /// The `next` of the previous page.
     cursor: Option<String>,
+}
+
+/// The code of a form to show.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FormCode {
+    /// The code of the link: the part of its URL behind `#`.
+    code: String,
+    /// The `once` of a form that was sent. The form is shown again also if it has used the link up.
+    #[schema(max_length = 256)]
+    once: Option<String>,
 }
 
 /// The input of a person with a link.
@@ -172,24 +183,30 @@ pub(crate) async fn revoke(request: Request, PathParam(id): PathParam<String>) -
 ///
 /// The answer has `flow`, `description`, `schema`, whose defaults are the values of the link, `linkEnds` in milliseconds since
 /// 1970, and `usesLeft`. Nothing changes, so a form can be shown again and again.
-#[utoipa::path(post, path = "/v1/links/form", tag = "forms", request_body = LinkCode,
+#[utoipa::path(post, path = "/v1/links/form", tag = "forms", request_body = FormCode,
     responses((status = 200, body = Object), (status = "default", body = ErrorBody)))]
 pub(crate) async fn show_linked_form(
     State(app): State<Arc<App>>,
     from: Option<Extension<ClientAddr>>,
-    Body(code): Body<LinkCode>,
+    Body(FormCode { code, once }): Body<FormCode>,
 ) -> Result<Json<Value>, ApiError> {
-    let OpenForm { request, link, _permit } = OpenForm::open(&app, from, code.code).await?;
-    if link.used >= link.uses {
-        return Err(FormError::Used.into());
-    }
-    let shown = request.computing(move |request| Ok(Forms(&request.host).shown(&request.flows(), link)?)).await?;
+    check_key(once.as_deref())?;
+    let OpenForm { request, link, _permit } = OpenForm::open(&app, from, code).await?;
+    let shown = request.computing(move |request| {
+        let forms = Forms(&request.host);
+        let is_counted = || once.as_deref().map_or(Ok(false), |once| forms.has_counted(&link, once));
+        if link.used >= link.uses && !is_counted()? {
+            return Err(FormError::Used.into());
+        }
+        Ok(forms.shown(&request.flows(), link)?)
+    });
+    let shown = shown.await?;
     Ok(Json(json!({
         "flow": shown.link.flow,
         "description": shown.description,
         "schema": shown.schema,
         "linkEnds": shown.link.ends,
-        "usesLeft": shown.link.uses - shown.link.used,
+        "usesLeft": shown.link.uses.saturating_sub(shown.link.used),
     })))
 }
 
@@ -203,13 +220,18 @@ pub(crate) async fn start_by_link(
     from: Option<Extension<ClientAddr>>,
     Body(FormInput { code, input, once }): Body<FormInput>,
 ) -> Result<Json<Accepted>, ApiError> {
-    if once.as_ref().is_some_and(|once| once.chars().count() > MAX_KEY_CHARS) {
-        return Err(ApiError::bad_request(format!("`once` may have at most {MAX_KEY_CHARS} characters")));
-    }
+    check_key(once.as_deref())?;
     let open = OpenForm::open(&app, from, code).await?;
     app.require_store()?;
     let once = once.unwrap_or_else(forms::new_key);
     finish_detached(async move { open.start(input.into(), once).await }).await
+}
+
+fn check_key(once: Option<&str>) -> Result<(), ApiError> {
+    match once.is_some_and(|once| once.chars().count() > MAX_KEY_CHARS) {
+        true => Err(ApiError::bad_request(format!("`once` may have at most {MAX_KEY_CHARS} characters"))),
+        false => Ok(()),
+    }
 }
 
 /// A request with a link whose code is right.

@@ -112,6 +112,10 @@ fn a_link_shows_its_form_and_starts_a_run() {
     for late in [house.show(&code), house.start(&code, "3", &json!({}))] {
         assert_eq!(late.fault(), (410, "link_used".to_owned()));
     }
+    // A form that has used the link up is shown again with its own key.
+    let again = |once: &str| house.served.post("/v1/links/form", &json!({ "code": code, "once": once }));
+    assert_eq!((again("1").json()["usesLeft"].clone(), again("3").fault()), (json!(0), (410, "link_used".to_owned())));
+    assert_eq!(again(&"x".repeat(257)).fault(), (400, "bad_request".to_owned()));
     assert_eq!((house.runs().len(), house.used()), (2, vec![json!(2)]));
 }
 

@@ -15,8 +15,11 @@ use super::{
 };
 use crate::{
     client::{Answer, ask},
-    kit::{flowcell, output_of, stderr, stdout},
-    server::remote::{logins, output_with},
+    kit::{flowcell, has_program, output_of, stderr, stdout},
+    server::{
+        console::browser::Browser,
+        remote::{logins, output_with},
+    },
 };
 
 /// A command that waits for a browser.
@@ -46,6 +49,13 @@ impl Waiting {
         let mut said = String::new();
         self.lines.read_to_string(&mut said).unwrap();
         (self.child.wait().unwrap().code(), said)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
     }
 }
 
@@ -263,5 +273,25 @@ fn a_login_is_one_of_its_own_tenant() {
     site.run(&["tenant", "disable", "acme"]);
     let ended = output_with(site.folder.path(), &["api", "GET", "/v1/runs"], "");
     assert_eq!(ended.status.code(), Some(2), "{}", stderr(&ended));
+    site.end();
+}
+
+#[test]
+fn a_person_allows_a_command_in_a_browser() {
+    if !has_program("chromium") || !has_program("chromedriver") {
+        return;
+    }
+    let Some((_provider, site)) = start() else { return };
+    let waiting = Waiting::start(&site, &[]);
+    let browser = Browser::start();
+    browser.open(&waiting.link);
+    browser.wait_until("document.title === 'Log in · Flowcell'");
+    browser.execute("document.querySelector('a.button').click()", &json!([]));
+    browser.wait_until("document.title === 'Log a command in · Flowcell'");
+    browser.enter("button[value=allow]");
+    browser.wait_until("document.title === 'Logged in · Flowcell'");
+    drop(browser);
+    let (code, said) = waiting.end();
+    assert!(code == Some(0) && said.contains("tenant acme"), "{said}");
     site.end();
 }
