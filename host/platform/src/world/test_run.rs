@@ -11,8 +11,8 @@ use std::{
 };
 
 use flowcell_contract::{
-    Admission, Arrival, Attempt, BlobRef, BuiltIn, Call, Caller, Calls, Capability, Digest, Failure, Json, NodeRunner,
-    Outgoing, Step, StepResult, Tenant, Value,
+    Admission, Arrival, Attempt, BlobRef, BlobWriter, BuiltIn, Call, Caller, Calls, Capability, Digest, Failure, Json,
+    NodeRunner, Outgoing, Step, StepResult, Tenant, Value,
 };
 use flowcell_runtime::{
     MemoryBudget,
