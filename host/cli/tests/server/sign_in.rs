@@ -3,7 +3,6 @@
 
 mod command;
 mod credentials;
-mod credentials;
 mod fake;
 mod hostile;
 mod machines;
