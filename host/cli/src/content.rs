@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use flowcell::files::MAX_FILE;
+use flowcell::files::{MAX_FILE, MAX_WHOLE_FILE};
 
 use crate::cli_error::CliError;
 
@@ -37,6 +37,15 @@ impl Content {
             true => Err(CliError::wrong(format!("{} is larger than {} GiB", self.path.display(), MAX_FILE >> 30))),
             false => Ok(bytes),
         }
+    }
+}
+
+/// Reads a whole file, or standard input (`-`). Fails above [`MAX_WHOLE_FILE`] bytes.
+pub(crate) fn whole(path: &Path) -> Result<Vec<u8>, CliError> {
+    let bytes = Content::open(path)?.part(MAX_WHOLE_FILE + 1)?;
+    match bytes.len() > MAX_WHOLE_FILE {
+        true => Err(CliError::wrong(format!("{} is larger than {} MiB", path.display(), MAX_WHOLE_FILE >> 20))),
+        false => Ok(bytes),
     }
 }
 

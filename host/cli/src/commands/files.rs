@@ -94,7 +94,7 @@ pub(super) fn execute(command: FilesCommand) -> Result<Exit, CliError> {
             let unwritable = |error: io::Error| CliError::wrong(format!("cannot write {name}")).because(&error);
             // The file is created only if there is something to write to it.
             let mut to: Option<Box<dyn Write>> = None;
-            let mut open = || -> io::Result<Box<dyn Write>> {
+            let open = || -> io::Result<Box<dyn Write>> {
                 Ok(match &out {
                     Some(path) => Box::new(fs::File::create(path)?),
                     None => Box::new(io::stdout().lock()),
