@@ -1,5 +1,6 @@
 //! Converts a pack's bytes to linked machine code. Each pack is compiled once, cached on disk, and linked once for
-//! each set of capabilities.
+//! each set of capabilities. The libraries in packs, such as the interpreter of Python, are compiled once for all packs
+//! with the same bytes of it.
 
 use std::{
     collections::HashMap,
@@ -9,7 +10,7 @@ use std::{
 
 use flowcell_contract::{Digest, Failure, code};
 use parking_lot::Mutex;
-use wasmtime::component::Component;
+use wasmtime::{Module, component::Component};
 
 use crate::{
     Limits,
@@ -18,7 +19,7 @@ use crate::{
     compiler::{CompileError, Compiler},
     link::{Capabilities, Linkers},
     machine::{CORE_INSTANCES_PER_SLOT, TABLES_PER_SLOT},
-    pack::{self, Author, Bytes, ComponentProperties, LoadedNodeType, PackErrorKind},
+    pack::{self, Author, Bytes, ComponentProperties, LoadedNodeType, Needs, PackErrorKind, Split},
     sandbox::Sandbox,
     trap,
 };
@@ -35,9 +36,58 @@ pub(crate) struct LoadedPack {
     bytes: Mutex<Option<Bytes>>,
     /// Locked by the thread that makes the code, so that other threads wait for the result.
     making: Mutex<()>,
-    component: OnceLock<Component>,
+    code: OnceLock<Code>,
     linked: [OnceLock<Result<LinkedPack, Failure>>; Capabilities::SETS],
 }
+
+/// The machine code of a pack.
+struct Code {
+    component: Component,
+    /// The libraries that the component imports, by the names of the imports.
+    libraries: Vec<(String, Module)>,
+    needs: Needs,
+}
+
+/// Machine code that the engine makes of WebAssembly and keeps in the cache.
+trait Compiled: Sized {
+    fn compile(engine: &wasmtime::Engine, bytes: &[u8]) -> wasmtime::Result<Self>;
+
+    fn serialize(&self) -> wasmtime::Result<Vec<u8>>;
+
+    /// Loads code that [`Compiled::serialize`] or the compiler process made.
+    ///
+    /// # Safety
+    ///
+    /// The code must be unchanged, because it will run outside of the sandbox's rules if it is not.
+    #[allow(unsafe_code, reason = "the callers prove who made the code")]
+    unsafe fn load(engine: &wasmtime::Engine, code: &[u8]) -> wasmtime::Result<Self>;
+}
+
+macro_rules! compiled {
+    ($kind:ty) => {
+        impl Compiled for $kind {
+            fn compile(engine: &wasmtime::Engine, bytes: &[u8]) -> wasmtime::Result<Self> {
+                <$kind>::from_binary(engine, bytes)
+            }
+
+            fn serialize(&self) -> wasmtime::Result<Vec<u8>> {
+                <$kind>::serialize(self)
+            }
+
+            #[allow(unsafe_code, reason = "the caller proves who made the code")]
+            unsafe fn load(engine: &wasmtime::Engine, code: &[u8]) -> wasmtime::Result<Self> {
+                // SAFETY: the caller has the same duty.
+                unsafe { <$kind>::deserialize(engine, code) }
+            }
+        }
+    };
+}
+
+compiled!(Component);
+compiled!(Module);
+
+/// The compiled libraries by digest. The lock of a library is held while it is compiled, so that others wait for it.
+pub(crate) type Libraries = Mutex<HashMap<Digest, Arc<Mutex<Option<Module>>>>>;
 
 /// Code with its imports resolved.
 pub(crate) struct LinkedPack {
@@ -67,7 +117,7 @@ impl LoadedPack {
             author,
             bytes: Mutex::new(Some(bytes)),
             making: Mutex::new(()),
-            component: OnceLock::new(),
+            code: OnceLock::new(),
             linked: [const { OnceLock::new() }; Capabilities::SETS],
         }
     }
@@ -106,6 +156,7 @@ pub(crate) struct CompileContext {
     pub(crate) compiler: Option<Compiler>,
     pub(crate) limits: Limits,
     pub(crate) slots: u32,
+    pub(crate) libraries: Libraries,
 }
 
 impl CompileContext {
@@ -162,21 +213,67 @@ impl CompileContext {
     }
 
     fn link_now(&self, pack: &LoadedPack, set: Capabilities) -> Result<LinkedPack, Failure> {
-        let component = self.component(pack)?;
-        let slots = self.check_size(pack, component)?;
+        let code = self.code(pack)?;
+        let slots = self.check_size(pack, code.needs)?;
         let linker = self.linkers.get(set).map_err(|error| pack.unusable(&error))?;
-        let instance = linker.instantiate_pre(component).and_then(EverythingPre::new);
+        let mut own;
+        let linker = match code.libraries.is_empty() {
+            true => linker,
+            false => {
+                own = linker.clone();
+                for (name, library) in &code.libraries {
+                    own.root().module(name, library).map_err(|error| pack.unusable(&error))?;
+                }
+                &own
+            }
+        };
+        let instance = linker.instantiate_pre(&code.component).and_then(EverythingPre::new);
         Ok(LinkedPack { instance: instance.map_err(|error| pack.unusable(&error))?, slots })
     }
 
-    fn component<'a>(&self, pack: &'a LoadedPack) -> Result<&'a Component, Failure> {
-        if let Some(component) = pack.component.get() {
-            return Ok(component);
+    fn code<'a>(&self, pack: &'a LoadedPack) -> Result<&'a Code, Failure> {
+        if let Some(code) = pack.code.get() {
+            return Ok(code);
         }
-        let name = self.entry_name(&pack.digest);
-        let made = self.load(&name).map_or_else(|| self.compile(pack, &name), Ok)?;
+        let bytes = pack.bytes.lock().clone();
+        let bytes = bytes.ok_or_else(|| pack.bad_pack("its bytes are missing"))?;
+        let split = (pack.author == Author::External).then(|| pack::split(&bytes)).flatten();
+        let made = match split {
+            Some(split) => self.code_with_libraries(pack, &split)?,
+            None => {
+                let component: Component = self.load_or_compile(pack, &bytes, &pack.digest)?;
+                let needs = component.resources_required().ok_or_else(|| pack.bad_pack("it imports core modules"))?;
+                Code { component, libraries: Vec::new(), needs: needs.into() }
+            }
+        };
         pack.bytes.lock().take();
-        Ok(pack.component.get_or_init(|| made))
+        Ok(pack.code.get_or_init(|| made))
+    }
+
+    fn code_with_libraries(&self, pack: &LoadedPack, split: &Split<'_>) -> Result<Code, Failure> {
+        let libraries = split.libraries.iter().map(|(name, bytes)| Ok((name.clone(), self.library(pack, bytes)?)));
+        let libraries = libraries.collect::<Result<_, Failure>>()?;
+        let component = self.load_or_compile(pack, &split.component, &pack::digest(&split.component))?;
+        Ok(Code { component, libraries, needs: split.needs })
+    }
+
+    /// Returns the code of a library. All packs with the same bytes of it share the code.
+    fn library(&self, pack: &LoadedPack, bytes: &[u8]) -> Result<Module, Failure> {
+        let digest = pack::digest(bytes);
+        let slot = self.libraries.lock().entry(digest.clone()).or_default().clone();
+        let mut slot = slot.lock();
+        if let Some(library) = &*slot {
+            return Ok(library.clone());
+        }
+        let library: Module = self.load_or_compile(pack, bytes, &digest)?;
+        *slot = Some(library.clone());
+        Ok(library)
+    }
+
+    /// Returns the code of a pack's component, or of a library in it, from the cache or by compiling it.
+    fn load_or_compile<C: Compiled>(&self, pack: &LoadedPack, bytes: &[u8], digest: &Digest) -> Result<C, Failure> {
+        let name = self.entry_name(digest);
+        self.load(&name).map_or_else(|| self.compile(pack, bytes, &name), Ok)
     }
 
     /// Returns the name of a cache entry. It depends on the component, the engine's version and its configuration.
@@ -186,72 +283,67 @@ impl CompileContext {
         format!("{}-{:016x}.code", digest.0, hasher.finish())
     }
 
-    fn load(&self, name: &str) -> Option<Component> {
+    fn load<C: Compiled>(&self, name: &str) -> Option<C> {
         let code = self.cache.as_ref()?.get(name)?;
-        // SAFETY: `Component::serialize` made these bytes. `get` has just checked a keyed hash over them in memory, and
+        // SAFETY: `Compiled::serialize` made these bytes. `get` has just checked a keyed hash over them in memory, and
         // only this user's engines can make that hash.
         #[allow(unsafe_code, reason = "machine code is trusted by its keyed hash")]
-        let component = unsafe { Component::deserialize(&self.engine, &code) };
-        component.inspect_err(|error| tracing::warn!("cannot load cached code: {error:#}")).ok()
+        let loaded = unsafe { C::load(&self.engine, &code) };
+        loaded.inspect_err(|error| tracing::warn!("cannot load cached code: {error:#}")).ok()
     }
 
     /// Returns true if a separate compiler process may have to compile this pack. The process is not needed if the
     /// cache has the code.
     pub(crate) fn may_need_compiler(&self, pack: &LoadedPack) -> bool {
-        self.compiler.is_some() && pack.author == Author::External && pack.component.get().is_none()
+        self.compiler.is_some() && pack.author == Author::External && pack.code.get().is_none()
     }
 
-    fn compile(&self, pack: &LoadedPack, name: &str) -> Result<Component, Failure> {
-        let bytes = pack.bytes.lock().clone();
-        let bytes = bytes.ok_or_else(|| pack.bad_pack("its bytes are missing"))?;
+    fn compile<C: Compiled>(&self, pack: &LoadedPack, bytes: &[u8], name: &str) -> Result<C, Failure> {
         if let Some(compiler) = self.compiler.as_ref().filter(|_| pack.author == Author::External) {
-            return self.compile_in_process(compiler, pack, &bytes, name);
+            return self.compile_in_process(compiler, pack, bytes, name);
         }
-        let component = Component::from_binary(&self.engine, &bytes).map_err(|error| pack.unusable(&error))?;
-        self.write_entry(name, || component.serialize());
-        Ok(component)
+        let compiled = C::compile(&self.engine, bytes).map_err(|error| pack.unusable(&error))?;
+        self.write_entry(name, || compiled.serialize());
+        Ok(compiled)
     }
 
-    fn compile_in_process(
+    fn compile_in_process<C: Compiled>(
         &self,
         compiler: &Compiler,
         pack: &LoadedPack,
         bytes: &[u8],
         name: &str,
-    ) -> Result<Component, Failure> {
+    ) -> Result<C, Failure> {
         let code = compiler.compile(bytes, &self.limits).map_err(|why| match why {
             CompileError::Shortage(why) => Failure::retryable(code::HOST_SHORTAGE, why),
             CompileError::Refused(why) => pack.bad_pack(why),
         })?;
-        // SAFETY: `Engine::precompile_component` made these bytes in a process that this one started from this user's
+        // SAFETY: `compiler::compile` made these bytes in a process that this one started from this user's
         // own program. They came through a pipe that no other process has.
         #[allow(unsafe_code, reason = "machine code is trusted by who made it")]
-        let component = unsafe { Component::deserialize(&self.engine, &code) };
-        let component = component.map_err(|error| pack.unusable(&error))?;
+        let compiled = unsafe { C::load(&self.engine, &code) };
+        let compiled = compiled.map_err(|error| pack.unusable(&error))?;
         self.write_entry(name, || Ok(code));
-        Ok(component)
+        Ok(compiled)
     }
 
     /// Returns the number of slots that an instance occupies. Refuses a pack that exceeds a limit, or that needs more
     /// slots than the whole pool has.
-    fn check_size(&self, pack: &LoadedPack, component: &Component) -> Result<u32, Failure> {
-        let Some(needs) = component.resources_required() else {
-            return Err(pack.bad_pack("it imports core modules"));
-        };
+    fn check_size(&self, pack: &LoadedPack, needs: Needs) -> Result<u32, Failure> {
         let limits = &self.limits;
-        let memory = needs.max_initial_memory_size.unwrap_or(0).saturating_mul(64 << 10);
+        let memory = needs.memory_pages.saturating_mul(64 << 10);
         let counts = [
-            ("memories", u64::from(needs.num_memories), u64::from(limits.memories)),
-            ("tables", u64::from(needs.num_tables), u64::from(limits.tables)),
+            ("memories", u64::from(needs.memories), u64::from(limits.memories)),
+            ("tables", u64::from(needs.tables), u64::from(limits.tables)),
             ("bytes of memory", memory, limits.memory as u64),
-            ("elements in a table", needs.max_initial_table_size.unwrap_or(0), limits.table_elements as u64),
+            ("elements in a table", needs.table_elements, limits.table_elements as u64),
         ];
         if let Some((part, count, limit)) = counts.into_iter().find(|(_, count, limit)| count > limit) {
             return Err(pack.bad_pack(format!("it starts with {count} {part}; the limit is {limit}")));
         }
-        let tables = needs.num_tables.div_ceil(TABLES_PER_SLOT);
+        let tables = needs.tables.div_ceil(TABLES_PER_SLOT);
         let instances = pack.core_instances.div_ceil(CORE_INSTANCES_PER_SLOT);
-        let slots = needs.num_memories.max(tables).max(instances).max(1);
+        let slots = needs.memories.max(tables).max(instances).max(1);
         if slots > self.slots { Err(pack.bad_pack("it does not fit into this machine's pool")) } else { Ok(slots) }
     }
 }

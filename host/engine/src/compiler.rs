@@ -1,5 +1,5 @@
 //! Compiles packs from outside this program in a separate process with limits on memory and computing time. A component
-//! that needs more is refused, without any effect on the rest of the host.
+//! or library that needs more is refused, without any effect on the rest of the host.
 
 use std::{
     ffi::OsString,
@@ -212,7 +212,12 @@ pub fn compile(mut input: impl BufRead, mut output: impl Write) -> anyhow::Resul
     confine()?;
     let mut component = Vec::new();
     input.read_to_end(&mut component)?;
-    let code = machine::compiler(request.stack)?.precompile_component(&component);
+    let engine = machine::compiler(request.stack)?;
+    // A library of a component is compiled by itself.
+    let code = match wasmparser::Parser::is_core_wasm(&component) {
+        true => engine.precompile_module(&component),
+        false => engine.precompile_component(&component),
+    };
     output.write_all(&code.map_err(|error| anyhow::anyhow!("{error:#}"))?)?;
     Ok(output.flush()?)
 }

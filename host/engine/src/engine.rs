@@ -14,7 +14,7 @@ use crate::{
     Config, Pack, PackError,
     append_only_map::AppendOnlyMap,
     cache::Cache,
-    code::{CompileContext, LoadedPack},
+    code::{CompileContext, Libraries, LoadedPack},
     compiler::MAX_COMPILERS,
     end_runtime,
     fair_scheduler::FairScheduler,
@@ -104,6 +104,7 @@ impl Engine {
                 compiler: config.compiler,
                 limits: config.limits,
                 slots: machine.slots,
+                libraries: Libraries::default(),
             },
         })))
     }

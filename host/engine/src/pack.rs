@@ -8,9 +8,11 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{Limits, link::Capabilities, schema::Schemas};
 
+mod libraries;
 mod sections;
 mod world;
 
+pub(crate) use libraries::{Needs, Split, split};
 use sections::Sections;
 pub(crate) use sections::validate;
 

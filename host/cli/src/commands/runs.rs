@@ -66,7 +66,7 @@ pub(crate) enum RunsCommand {
     Label(label::LabelArgs),
     /// Write all records of a run as one JSON document
     Export(export::ExportArgs),
-    /// Decide a blocked task: one with a call of unknown outcome, or one that did not repeat its recorded calls
+    /// Decide a blocked task: a call of unknown outcome, calls that were not repeated as recorded, or a failed undo
     Resolve(resolve::ResolveArgs),
     /// Cancel a run; `flowcell drive` or `flowcell runs resume` then ends it
     Cancel(cancel::CancelArgs),

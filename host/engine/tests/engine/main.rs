@@ -9,6 +9,7 @@ mod deterministic;
 mod guests;
 mod honest;
 mod hostile;
+mod libraries;
 mod packs;
 mod queries;
 #[cfg(target_os = "linux")]

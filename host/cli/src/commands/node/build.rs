@@ -152,18 +152,21 @@ impl BuildArgs {
         let vendored = [project.folder.join("vendor")];
         let more = if self.python_path.is_empty() { &vendored[..] } else { &self.python_path };
         let packages = requirements::vendor(project, terminal)?;
-        let mut command = CPYTHON.command(&project.folder)?;
-        command.arg("--quiet").arg("--wit-path").arg(wit).args(["componentize", PYTHON_MODULE, "--output"]);
-        command.arg(component.path());
-        let mut copies = Vec::new();
-        let more = more.iter().chain(&packages).map(PathBuf::as_path);
-        for folder in [project.folder.as_path()].into_iter().chain(more) {
-            let copy = copy_sources(folder)
-                .map_err(|error| CliError::wrong(format!("cannot copy {}", folder.display())).because(&error))?;
-            command.arg("--python-path").arg(copy.path());
-            copies.push(copy);
+        let folders = [project.folder.as_path()].into_iter().chain(more.iter().chain(&packages).map(PathBuf::as_path));
+        let copies = folders.map(|folder| {
+            copy_sources(folder)
+                .map_err(|error| CliError::wrong(format!("cannot copy {}", folder.display())).because(&error))
+        });
+        let copies = copies.collect::<Result<Vec<_>, _>>()?;
+        // The first pass leaves byte code beside the sources. The second one needs no compiler, whose memory would be part
+        // of the pack: with packages it is a fifth.
+        for _ in 0..if packages.is_some() { 2 } else { 1 } {
+            let mut command = CPYTHON.command(&project.folder)?;
+            command.arg("--quiet").arg("--wit-path").arg(&wit).args(["componentize", PYTHON_MODULE, "--output"]);
+            command.arg(component.path());
+            copies.iter().for_each(|copy| _ = command.arg("--python-path").arg(copy.path()));
+            CPYTHON.run(command)?;
         }
-        CPYTHON.run(command)?;
         read(component.path())
     }
 }

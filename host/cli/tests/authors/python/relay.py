@@ -68,7 +68,7 @@ async def ends(task: Task):
 
 
 async def fail(task: Task):
-    closed, denied = "http://127.0.0.1:1/", "https://example.com/"
+    closed, denied = task.input["closed"], "https://example.com/"
     match task.input["how"]:
         case "stuck":
             await asyncio.Event().wait()
