@@ -1,6 +1,7 @@
 //! Tests `flowcell serve --sign-in`: people sign in with the real `oidc-provider`, and tokens that a made-up issuer sends are
 //! refused.
 
+mod command;
 mod credentials;
 mod fake;
 mod hostile;
