@@ -231,6 +231,19 @@ export namespace file {
   function readBytes(file: FileValue, offset?: number, length?: number): Uint8Array;
   /** Reads the whole text, which must be UTF-8. */
   function readText(file: FileValue): string;
+  /** Reads from `offset` on in pieces of at most 1 MiB, so that the file may be larger than the memory of the node. */
+  function chunks(file: FileValue, offset?: number): Generator<Uint8Array, void, void>;
+  /** Reads the lines of a text in UTF-8, without their ends. */
+  function lines(file: FileValue): Generator<string, void, void>;
+  /** Writes a new file value in parts. A file that is not finished goes away with the attempt. */
+  class Writer {
+    /** Adds bytes at the end. Returns the size so far. */
+    write(bytes: Uint8Array): number;
+    /** Ends the file, and returns the file value. The default media type is `application/octet-stream`. */
+    finish(mime?: string): FileValue;
+    /** Discards the file. Does nothing once it is finished. */
+    discard(): void;
+  }
 }
 
 /** Files of the tenant. */

@@ -4,6 +4,7 @@ mod arguments;
 mod cli_error;
 mod clock;
 mod commands;
+mod content;
 mod duration;
 mod log;
 mod options;

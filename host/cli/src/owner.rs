@@ -11,12 +11,13 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use flowcell::{
     Host, InputError, Json, LoadError, MoveError, NoVersion, OpenStoreError, RetryError, RunId, StartError,
     control::{self, Driver, HandedOverRuns, OwnerReply, OwnerRequest, Reach},
-    files::operation::FileOperation,
+    files::operation::{FileOperation, MAX_PART},
     tenants::{Tenants, operation::Operation},
 };
 
 use crate::{
     cli_error::{CliError, Exit},
+    content::Content,
     options::{PackArgs, StoreArgs, StoreLocation},
     terminal::Terminal,
 };
@@ -249,11 +250,57 @@ pub(crate) fn ask_for_result(folder: &Path, ask: &OwnerRequest, run: &RunId) -> 
     }
 }
 
-/// Stores a file of the tenant `local`. Returns the file value that flows receive.
-pub(crate) fn put(store: &StoreArgs, name: &str, bytes: Vec<u8>) -> Result<Json, CliError> {
-    let (name, content) = (name.to_owned(), STANDARD.encode(bytes));
-    let deed = FileOperation::Put { name, mime: None, metadata: Json::Null, content };
-    operate(Operation::File { tenant: "local".into(), deed }, store)
+/// The name, the media type and the metadata of a file to store.
+pub(crate) struct FileAbout {
+    pub(crate) name: String,
+    pub(crate) mime: Option<String>,
+    pub(crate) metadata: Json,
+}
+
+/// Stores a file of a tenant. Returns the file value that flows receive. A small file is stored at once, a large one in
+/// parts.
+pub(crate) fn put(
+    store: &StoreArgs,
+    tenant: &str,
+    FileAbout { name, mime, metadata }: FileAbout,
+    mut content: Content,
+) -> Result<Json, CliError> {
+    let owner = Owner::of(require_durable(store)?, &PackArgs::default())?;
+    let operate = |deed| owner.operate(Operation::File { tenant: tenant.to_owned(), deed });
+    let mut part = content.part(MAX_PART)?;
+    if part.len() < MAX_PART {
+        return operate(FileOperation::Put { name, mime, metadata, content: STANDARD.encode(part) });
+    }
+    let begun = operate(FileOperation::Begin)?;
+    let upload = begun.get("upload").and_then(Json::as_str).unwrap_or_default().to_owned();
+    while !part.is_empty() {
+        operate(FileOperation::Append { upload: upload.clone(), content: STANDARD.encode(&part) })?;
+        part = content.part(MAX_PART)?;
+    }
+    operate(FileOperation::PutUpload { upload, name, mime, metadata })
+}
+
+/// Reads a file of a tenant in parts. Passes each part to `write`.
+pub(crate) fn get(
+    store: &StoreArgs,
+    tenant: &str,
+    id: &str,
+    mut write: impl FnMut(&[u8]) -> Result<(), CliError>,
+) -> Result<(), CliError> {
+    let owner = Owner::of(require_durable(store)?, &PackArgs::default())?;
+    let damaged = || CliError::internal("the process that owns the store sent an unexpected reply");
+    let mut offset = 0;
+    loop {
+        let deed = FileOperation::Read { id: id.to_owned(), offset };
+        let told = owner.operate(Operation::File { tenant: tenant.to_owned(), deed })?;
+        let content = told.get("content").and_then(Json::as_str).ok_or_else(damaged)?;
+        let part = STANDARD.decode(content).map_err(|_| damaged())?;
+        if part.is_empty() {
+            return Ok(());
+        }
+        write(&part)?;
+        offset += part.len() as u64;
+    }
 }
 
 /// Returns the error for an input that does not fit the flow's schema, with each mismatch as a cause.

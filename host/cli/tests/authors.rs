@@ -17,3 +17,4 @@ mod python;
 mod recipe;
 mod roles;
 mod scaffold;
+mod streams;

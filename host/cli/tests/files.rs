@@ -118,3 +118,19 @@ fn outputs_are_written_only_into_their_folder() {
     let output = output_of(folder.path(), &["run", "hand.json", "-i", "photo=@photo.dat", "--out", "made", "--quiet"]);
     assert_eq!(fs::read_to_string(folder.path().join("precious")).unwrap(), "mine", "{}", stderr(&output));
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_refuses_a_large_file_and_the_store_goes_on() {
+    let Some(disk) = kit::Disk::mount(24) else { return };
+    let outside = tempfile::tempdir().unwrap();
+    let large = outside.path().join("large.bin");
+    fs::write(&large, vec![7; 40 << 20]).unwrap();
+    fs::write(disk.path().join("photo.dat"), PNG).unwrap();
+    let refused = output_of(disk.path(), &["files", "put", large.to_str().unwrap()]);
+    assert!(!refused.status.success());
+    assert!(stderr(&refused).contains("cannot write a large file"), "{}", stderr(&refused));
+    let unfinished = disk.path().join(".flowcell/flowcell.files/unfinished");
+    assert_eq!(fs::read_dir(unfinished).unwrap().count(), 0, "the room is free again");
+    check_round_trip(disk.path());
+}

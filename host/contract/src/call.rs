@@ -6,7 +6,7 @@ use std::{future::ready, sync::Arc};
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
-use crate::{BlobRef, Failure, Value, code};
+use crate::{BlobRef, BlobWriter, Failure, Value, code, part};
 
 /// The effect that a call may have outside its sandbox, from the weakest to the strongest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -131,5 +131,15 @@ pub trait Calls: Send + Sync {
     /// Returns the bytes of a file reference. Fails with `file_not_found` by default.
     fn bytes(&self, file: &BlobRef) -> Result<Arc<[u8]>, Failure> {
         Err(Failure::new(code::FILE_NOT_FOUND, format!("the file `{}` does not exist", file.file_id)))
+    }
+
+    /// Returns at most `length` bytes of a file from `offset` on: none at and after the end.
+    fn read_part(&self, file: &BlobRef, offset: u64, length: usize) -> Result<Vec<u8>, Failure> {
+        self.bytes(file).map(|bytes| part(&bytes, offset, length).to_vec())
+    }
+
+    /// Begins a file that is stored in parts. Fails with `denied` by default.
+    fn file_writer(&self) -> Result<Box<dyn BlobWriter>, Failure> {
+        Err(Failure::new(code::DENIED, "this host stores no files"))
     }
 }

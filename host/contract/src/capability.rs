@@ -4,7 +4,7 @@ use std::{any::Any, fmt, sync::Arc};
 
 use futures_util::future::BoxFuture;
 
-use crate::{BlobRef, Call, Effect, Failure, Grants, Json, NodeId, RunId, Tenant, Value};
+use crate::{Call, Effect, Failure, Grants, Json, NodeId, RunId, Tenant, Value};
 
 /// A capability whose calls leave the host. The runtime asks the capability to admit a call, then records the call.
 /// When the record is on stable storage, the runtime asks the capability to perform the call.
@@ -160,14 +160,4 @@ impl Caller {
             (true, false) => Effect::AtLeastOnce,
         }
     }
-}
-
-/// A store of bytes, addressed by content.
-pub trait Blobs: Send + Sync {
-    /// Stores bytes, the same content only once, and returns a reference to them. The bytes become durable before any
-    /// record that is written after this call.
-    fn put(&self, tenant: &Tenant, bytes: Arc<[u8]>, mime: &str) -> BlobRef;
-
-    /// Returns the bytes, or `None` if this tenant has not stored them.
-    fn get(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<Arc<[u8]>>, Failure>;
 }

@@ -66,6 +66,8 @@ pub mod code {
     pub const ABANDONED: &str = "abandoned";
     /// The file does not exist, or belongs to another tenant.
     pub const FILE_NOT_FOUND: &str = "file_not_found";
+    /// The file is larger than its reader or its store admits.
+    pub const FILE_TOO_LARGE: &str = "file_too_large";
     /// A person decided that a blocked task fails.
     pub const RESOLVED: &str = "resolved";
     /// A rule or a person denied this tool call.

@@ -9,9 +9,13 @@ pub const VERSIONS_FOLDER: &str = ".versions";
 /// The folder beside the files of the tenant `local`. It holds the files of other tenants.
 pub const TENANT_FILES_FOLDER: &str = ".flowcell-tenants";
 
+/// The folder in a store that holds the large files.
+pub const LARGE_FILES_FOLDER: &str = "flowcell.files";
+
 /// Prefixes of the names of a store's files. Because `flowcell.db` is such a prefix, `flowcell.db-wal` belongs to the
 /// store, too.
-const STORE_FILES: [&str; 6] = [STORE_FILE, "owner.lock", "epoch", "secret.key", "control.sock", "flowcell.reserve"];
+const STORE_FILES: [&str; 7] =
+    [STORE_FILE, "owner.lock", "epoch", "secret.key", "control.sock", "flowcell.reserve", LARGE_FILES_FOLDER];
 
 /// Returns true if a folder with this name belongs to the host, wherever it is. Ignores case, because some file systems
 /// do so, too.

@@ -6,6 +6,7 @@
 
 mod about;
 mod attempt;
+mod blobs;
 mod builtin;
 mod call;
 mod capability;
@@ -24,9 +25,10 @@ mod yaml;
 
 pub use about::About;
 pub use attempt::{Attempt, NodeRunner, StepResult};
+pub use blobs::{BlobWriter, Blobs, MAX_FILE_BYTES, MAX_WHOLE_BYTES, PIECE_BYTES, part, too_large_for_memory};
 pub use builtin::{BuiltIn, CREDENTIALS, GrantShape, SECRETS};
 pub use call::{Arrival, Call, Calls, Effect};
-pub use capability::{Admission, Ask, Blobs, Caller, Capability, Outgoing, Prepared, Progress};
+pub use capability::{Admission, Ask, Caller, Capability, Outgoing, Prepared, Progress};
 pub use catalog::{Catalog, Lookup};
 pub use credential::{
     CredentialGrant, CredentialKind, CredentialRequest, KeyPlace, MAX_CREDENTIAL_HOSTS, MAX_CREDENTIAL_NAME,

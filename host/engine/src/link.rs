@@ -15,7 +15,10 @@ use wasmtime_wasi_http::{
 };
 
 use crate::{
-    bindings::{agent, cache, calls, context, files, http, log, metrics, model, queue, services, state, tools, types},
+    bindings::{
+        agent, cache, calls, context, file_writer, files, http, log, metrics, model, queue, services, state, tools,
+        types,
+    },
     sandbox::{
         Sandbox,
         denial::{Denied, Denier, Live},
@@ -85,6 +88,7 @@ fn link(engine: &wasmtime::Engine, set: Capabilities) -> wasmtime::Result<Linker
     context::add_to_linker::<Sandbox, Live>(&mut linker, |sandbox| sandbox)?;
     calls::add_to_linker::<Sandbox, Live>(&mut linker, |sandbox| sandbox)?;
     queue::add_to_linker::<Sandbox, Live>(&mut linker, |sandbox| sandbox)?;
+    file_writer::add_to_linker::<Sandbox, Live>(&mut linker, |sandbox| sandbox)?;
     for capability in BuiltIn::ALL {
         link_capability(&mut linker, *capability, set.has(*capability))?;
     }

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flowcell_contract::{Attempt, BlobRef, BuiltIn, Call, Calls, Failure, Json, Value};
+use flowcell_contract::{Attempt, BlobRef, BuiltIn, Call, Calls, Failure, Json, PIECE_BYTES, Value};
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::WasiHttpCtx;
@@ -24,6 +24,7 @@ pub(crate) mod capability;
 mod context;
 pub(crate) mod denial;
 mod deterministic;
+mod file_writer;
 mod files;
 mod meter;
 mod outside;
@@ -34,6 +35,7 @@ pub(crate) mod stdio;
 
 use capability::Answer;
 use deterministic::Clock;
+use file_writer::WrittenFiles;
 use meter::Meter;
 use ported::{Folders, Requests};
 use stdio::Stdio;
@@ -52,8 +54,9 @@ pub(crate) struct Sandbox {
     open_service_calls: HashMap<u32, String>,
     /// HTTP answers that `next-event` has announced and the guest has not read yet.
     replies: HashMap<u32, Value>,
-    /// The file value that the guest read last, with its bytes.
-    open_file: Option<(BlobRef, Arc<[u8]>)>,
+    /// The file value that the guest read last, the number of the piece, and its bytes.
+    open_piece: Option<(BlobRef, u64, Vec<u8>)>,
+    written_files: WrittenFiles,
     clock: Clock,
     task: OnceLock<Value>,
     wasi: WasiCtx,
@@ -81,7 +84,8 @@ impl Sandbox {
             open_http_calls: HashSet::new(),
             open_service_calls: HashMap::new(),
             replies: HashMap::new(),
-            open_file: None,
+            open_piece: None,
+            written_files: WrittenFiles::default(),
             clock,
             task: OnceLock::new(),
             wasi,
@@ -90,6 +94,15 @@ impl Sandbox {
             folders: Folders::default(),
             table,
         }
+    }
+
+    /// Returns a piece of a file, which may be empty.
+    fn open_piece(&mut self, file: &BlobRef, number: u64) -> Result<&[u8], Failure> {
+        let bytes = match self.open_piece.take() {
+            Some((open, at, bytes)) if open == *file && at == number => bytes,
+            _ => self.calls.read_part(file, number.saturating_mul(PIECE_BYTES as u64), PIECE_BYTES)?,
+        };
+        Ok(&self.open_piece.insert((file.clone(), number, bytes)).2)
     }
 
     /// Returns the current time if the attempt is measured.

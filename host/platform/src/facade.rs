@@ -21,7 +21,7 @@ use flowcell_services::egress::{OpenBreaker, OutboundLimits};
 use crate::{AskError, RunCommand, control};
 use crate::{
     drive::sessions::{self, FlowSession, SessionError},
-    files::{self, FileError, TenantFiles},
+    files::{self, CopyFileError, FileError, TenantFiles},
     host::{
         Host, called,
         editing::Editing,
@@ -332,7 +332,23 @@ impl Host {
         files::keep(self, name, bytes)
     }
 
-    /// Returns the bytes of a file value, such as one in a run's output.
+    /// Begins a file whose content arrives in parts. [`Upload::keep`](files::Upload::keep) stores it.
+    pub fn begin_file(&self) -> Result<files::Upload, FileError> {
+        files::Upload::begin(self)
+    }
+
+    /// Returns at most `length` bytes of a file value from `offset` on: none at and after the end.
+    pub fn read_file(&self, value: &Json, offset: u64, length: usize) -> Result<Vec<u8>, FileError> {
+        files::read_part(self, value, offset, length)
+    }
+
+    /// Writes the content of a file value, such as one in a run's output. Returns its size in bytes.
+    pub fn copy_file(&self, value: &Json, out: &mut dyn Write) -> Result<u64, CopyFileError> {
+        files::copy(self, value, out)
+    }
+
+    /// Returns the bytes of a file value, such as one in a run's output. A file of more than 32 MiB is only read in
+    /// parts.
     pub fn file_bytes(&self, value: &Json) -> Result<Arc<[u8]>, FileError> {
         files::bytes(self, value)
     }

@@ -3,30 +3,38 @@
 //!
 //! | item | limit |
 //! |---|---|
-//! | a file | 32 MiB |
-//! | all files of a tenant | 1 GiB, 10,000 files |
+//! | a file | 4 GiB in a folder; 32 MiB in memory and on a database server |
+//! | a file that is in memory as a whole | 32 MiB |
+//! | all files of a tenant | 16 GiB, 10,000 files |
 //! | a name | 255 bytes |
 //! | metadata of a file | 4 KiB as JSON |
 
 mod kind;
 pub mod operation;
+mod upload;
 
 use std::sync::Arc;
 
-use flowcell_contract::{BlobRef, Blobs, Json, Tenant, Value, text::has_deceptive};
+use flowcell_contract::{BlobRef, Blobs, Json, MAX_FILE_BYTES, MAX_WHOLE_BYTES, Tenant, Value, text::has_deceptive};
 use flowcell_runtime::ports::DocumentStore;
 use serde::{Deserialize, Serialize};
 
-pub use self::kind::{ending, media_type};
+pub(crate) use self::upload::{copy, read_part};
+pub use self::{
+    kind::{ending, media_type},
+    upload::{CopyFileError, Upload},
+};
 use crate::{
     Host,
     operate::documents::{DocumentError, Documents},
 };
 
-/// Maximum size in bytes of a file.
-pub const MAX_FILE: usize = 32 << 20;
+/// Maximum size in bytes of a file that arrives in parts.
+pub const MAX_FILE: u64 = MAX_FILE_BYTES;
+/// Maximum size in bytes of a file that is in memory as a whole.
+pub const MAX_WHOLE_FILE: usize = MAX_WHOLE_BYTES;
 /// Maximum size in bytes of all files of a tenant.
-pub const MAX_TOTAL: u64 = 1 << 30;
+pub const MAX_TOTAL: u64 = 16 << 30;
 /// Maximum number of files of a tenant.
 pub const MAX_FILES: usize = 10_000;
 /// Maximum size in bytes of a name.
@@ -86,6 +94,21 @@ pub struct NewFile {
     pub bytes: Vec<u8>,
 }
 
+impl NewFile {
+    /// Checks everything but the content. Replaces missing metadata.
+    fn checked(mut self) -> Result<NewFile, FileError> {
+        check_name(&self.name)?;
+        self.mime.as_deref().map_or(Ok(()), check_mime)?;
+        if self.metadata.is_null() {
+            self.metadata = Json::object::<&str>([]);
+        }
+        match self.metadata.as_object().is_none() || self.metadata.to_text().len() > MAX_METADATA {
+            true => Err(FileError::Metadata),
+            false => Ok(self),
+        }
+    }
+}
+
 /// An error of an operation on files.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
@@ -108,8 +131,14 @@ pub enum FileError {
     #[error("the content of a file must be base64")]
     Content,
     /// The file has too many bytes.
-    #[error("the file has {0} bytes; the limit is {MAX_FILE}")]
+    #[error("the file has {0} bytes; a file that is in memory as a whole has at most {MAX_WHOLE_FILE}")]
     TooLarge(usize),
+    /// The content has more bytes than the store admits.
+    #[error("{0}")]
+    Beyond(String),
+    /// The upload does not exist any more.
+    #[error("the upload does not exist any more, because its process has ended or other uploads began; start it again")]
+    Discarded,
     /// The tenant's files would exceed a limit.
     #[error(
         "the tenant's files would exceed {MAX_TOTAL} bytes or {MAX_FILES} files; they have {bytes} bytes in {files} \
@@ -139,9 +168,9 @@ impl FileError {
             FileError::Unknown(_) => "file_not_found",
             FileError::Name => "invalid_name",
             FileError::Mime | FileError::Metadata | FileError::Content => "invalid_file",
-            FileError::TooLarge(_) => "file_too_large",
+            FileError::TooLarge(_) | FileError::Beyond(_) => "file_too_large",
             FileError::Quota { .. } => "quota_exceeded",
-            FileError::Changed(_) => "conflict",
+            FileError::Changed(_) | FileError::Discarded => "conflict",
             FileError::Document(_) | FileError::Bytes(_) => "store_unavailable",
         }
     }
@@ -165,8 +194,7 @@ pub(crate) fn keep(host: &Host, name: &str, bytes: Vec<u8>) -> Result<Json, File
 pub(crate) fn bytes(host: &Host, value: &Json) -> Result<Arc<[u8]>, FileError> {
     let unknown = || FileError::Unknown(value.get("fileId").and_then(Json::as_str).unwrap_or_default().to_owned());
     let blob = Value::from(value.clone()).blob().ok_or_else(unknown)?;
-    let found = host.blobs().get(host.tenant(), &blob).map_err(|failure| FileError::Bytes(failure.message))?;
-    found.ok_or_else(unknown)
+    host.blobs().get(host.tenant(), &blob)?.ok_or_else(unknown)
 }
 
 impl TenantFiles<'_> {
@@ -178,17 +206,16 @@ impl TenantFiles<'_> {
     /// Stores a file and adds it to the tenant's list of files. If the list already has a file with the same content,
     /// only the name, media type and metadata of that file are replaced.
     pub fn put(&self, new: NewFile) -> Result<FileRow, FileError> {
-        let NewFile { name, mime, metadata, bytes } = new;
-        check_name(&name)?;
+        let NewFile { name, mime, metadata, bytes } = new.checked()?;
         check_size(&bytes)?;
         let mime = mime.unwrap_or_else(|| media_type(&bytes, &name));
-        check_mime(&mime)?;
-        let metadata = if metadata.is_null() { Json::object::<&str>([]) } else { metadata };
-        if metadata.as_object().is_none() || metadata.to_text().len() > MAX_METADATA {
-            return Err(FileError::Metadata);
-        }
-        let size = bytes.len() as u64;
         let blob = self.blobs().put(self.tenant(), bytes.into(), &mime);
+        self.add(&name, blob, metadata)
+    }
+
+    /// Adds a stored content to the list.
+    fn add(&self, name: &str, blob: BlobRef, metadata: Json) -> Result<FileRow, FileError> {
+        let size = blob.size;
         // The bytes of a listed file must be durable before its document.
         self.host.settle().map_err(DocumentError::from)?;
         let id = blob.file_id.to_string();
@@ -199,7 +226,7 @@ impl TenantFiles<'_> {
             }
             let seen = found.as_ref().map_or(0, |(_, seen)| *seen);
             let created = found.map_or_else(|| self.host.now(), |(row, _)| row.created);
-            let (name, mime, metadata) = (name.clone(), mime.clone(), metadata.clone());
+            let (name, mime, metadata) = (name.to_owned(), blob.mime.to_string(), metadata.clone());
             let row = FileRow { file_id: id.clone(), name, mime, size, metadata, created };
             if self.documents().put(FILE, &id, Some(&row), seen)? {
                 return Ok(row);
@@ -241,14 +268,14 @@ impl TenantFiles<'_> {
     fn check_space(&self, size: u64) -> Result<(), FileError> {
         let rows = self.list()?;
         let (files, bytes) = (rows.len(), rows.iter().map(|row| row.size).sum::<u64>());
-        match files < MAX_FILES && bytes + size <= MAX_TOTAL {
+        match files < MAX_FILES && bytes.saturating_add(size) <= MAX_TOTAL {
             true => Ok(()),
             false => Err(FileError::Quota { bytes, files }),
         }
     }
 
     fn blobs(&self) -> &dyn Blobs {
-        self.host.blobs()
+        &**self.host.blobs()
     }
 
     fn tenant(&self) -> &Tenant {
@@ -269,7 +296,7 @@ fn check_name(name: &str) -> Result<(), FileError> {
 }
 
 fn check_size(bytes: &[u8]) -> Result<(), FileError> {
-    if bytes.len() > MAX_FILE { Err(FileError::TooLarge(bytes.len())) } else { Ok(()) }
+    if bytes.len() > MAX_WHOLE_FILE { Err(FileError::TooLarge(bytes.len())) } else { Ok(()) }
 }
 
 fn check_mime(mime: &str) -> Result<(), FileError> {
@@ -320,7 +347,7 @@ mod tests {
             (NewFile { mime: Some("png".into()), ..new("a", "x") }, "invalid_file"),
             (NewFile { mime: Some("a/b\r\nc: d".into()), ..new("a", "x") }, "invalid_file"),
             (NewFile { metadata: Json::from(true), ..new("a", "x") }, "invalid_file"),
-            (NewFile { bytes: vec![0; MAX_FILE + 1], ..new("a", "x") }, "file_too_large"),
+            (NewFile { bytes: vec![0; MAX_WHOLE_FILE + 1], ..new("a", "x") }, "file_too_large"),
         ];
         for (new, code) in cases {
             let name = new.name.clone();

@@ -375,8 +375,8 @@ impl Host {
     }
 
     /// Returns the store of blobs, which are addressed by content.
-    pub(crate) fn blobs(&self) -> &dyn Blobs {
-        &*self.shared.blobs
+    pub(crate) fn blobs(&self) -> &Arc<dyn Blobs> {
+        &self.shared.blobs
     }
 
     /// Waits until all blobs that were stored before this call are durable.

@@ -9,8 +9,8 @@ mod progress;
 use std::{collections::HashMap, future, sync::Arc};
 
 use flowcell_contract::{
-    Arrival, Ask, BlobRef, Blobs, BuiltIn, Call, Caller, Calls, Capability, Effect, Failure, Json, Outgoing,
-    Progress as Watched, RunId, ScopePath, StepResult, Tenant, Value, code,
+    Arrival, Ask, BlobRef, BlobWriter, Blobs, BuiltIn, Call, Caller, Calls, Capability, Effect, Failure, Json,
+    Outgoing, Progress as Watched, RunId, ScopePath, StepResult, Tenant, Value, code,
 };
 use flowcell_flow::graph::Graph;
 use futures_util::future::{BoxFuture, Either, select};
@@ -416,8 +416,20 @@ impl Calls for AttemptCalls {
 
     fn bytes(&self, file: &BlobRef) -> Result<Arc<[u8]>, Failure> {
         let found = self.site.blobs.get(&self.site.tenant, file)?;
-        found.ok_or_else(|| Failure::new(code::FILE_NOT_FOUND, format!("the file `{}` does not exist", file.file_id)))
+        found.ok_or_else(|| not_found(file))
     }
+
+    fn read_part(&self, file: &BlobRef, offset: u64, length: usize) -> Result<Vec<u8>, Failure> {
+        self.site.blobs.read_part(&self.site.tenant, file, offset, length)?.ok_or_else(|| not_found(file))
+    }
+
+    fn file_writer(&self) -> Result<Box<dyn BlobWriter>, Failure> {
+        self.site.blobs.clone().writer(&self.site.tenant)
+    }
+}
+
+fn not_found(file: &BlobRef) -> Failure {
+    Failure::new(code::FILE_NOT_FOUND, format!("the file `{}` does not exist", file.file_id))
 }
 
 fn unknown(call: &Call) -> Failure {

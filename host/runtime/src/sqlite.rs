@@ -6,6 +6,7 @@
 //! | `runs`, `search` | the rows of runs, lists of them, and the columns that lists search |
 //! | `state` | state of flows |
 //! | `blobs` | blobs, and the large values that rows refer to |
+//! | `large` | large files beside the database |
 //! | `inbox` | none: one process drives all runs |
 //! | `documents` | the documents of operators |
 //! | `sessions` | sessions and step states |
@@ -35,6 +36,7 @@ mod documents;
 mod epoch;
 mod erase;
 mod inbox;
+mod large;
 pub(crate) mod private;
 mod queue;
 mod reader;
@@ -59,7 +61,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flowcell_contract::{Tenant, Value, host_files::STORE_FILE as FILE};
+use flowcell_contract::{BlobRef, Failure, Tenant, Value, code, host_files::STORE_FILE as FILE};
 use parking_lot::{Mutex, RwLock};
 use rusqlite::Connection;
 
@@ -68,6 +70,7 @@ pub use backup::{BackupError, NewCopy};
 pub use compact::Compacted;
 use documents::Remembered;
 use epoch::Epoch;
+use large::{LargeFile, LargeFiles, NamelessFile};
 use queue::{Item, Queue};
 pub use reader::Reader;
 use room::RoomWatch;
@@ -132,6 +135,7 @@ pub struct SqliteStore {
     writing: Option<JoinHandle<()>>,
     on_failure: OnFailure,
     folder: PathBuf,
+    large: LargeFiles,
     room: Mutex<Option<RoomWatch>>,
     /// The file that stays locked until the store is dropped.
     _owner: FileLock,
@@ -142,6 +146,7 @@ pub struct SqliteStore {
 struct Visible {
     state: HashMap<StateKey, (Value, u64)>,
     blobs: HashMap<(Tenant, Arc<str>), Arc<[u8]>>,
+    large: HashMap<(Tenant, Arc<str>), LargeFile>,
     recent: Recent,
     /// The tenants that are being removed, or were removed. Writes for them are refused.
     erased: HashSet<Tenant>,
@@ -179,7 +184,9 @@ impl SqliteStore {
         let reader = Reader::open(folder)?;
         let (queue, visible) = (Arc::new(Queue::default()), Arc::new(Mutex::new(Visible::default())));
         let epoch = Epoch::open(&mut connection, folder).map_err(|error| unusable(&error))?;
-        let writer = Writer::new(connection, epoch, queue.clone(), visible.clone(), on_failure);
+        let large = LargeFiles::of(folder);
+        large.clean(&connection).map_err(|error| unusable(&error))?;
+        let writer = Writer::new(connection, epoch, queue.clone(), (visible.clone(), large.clone()), on_failure);
         let writer = Arc::new(Mutex::new(writer));
         let thread = std::thread::Builder::new().name("flowcell-store".into());
         let writing = (writer.clone(), queue.clone());
@@ -195,6 +202,7 @@ impl SqliteStore {
             writing: Some(writing),
             on_failure,
             folder: folder.to_owned(),
+            large,
             room: Mutex::default(),
             _owner: owner,
         })
@@ -213,6 +221,24 @@ impl SqliteStore {
         visible.blobs.insert((tenant.clone(), hash.clone()), bytes.clone());
         drop(visible);
         self.queue.push(Item::Blob { tenant: tenant.clone(), hash: hash.clone(), bytes, mime: mime.into() });
+    }
+
+    /// Names a large file, and queues its row.
+    fn keep_large(&self, tenant: &Tenant, mut file: NamelessFile, mime: &str) -> Result<BlobRef, Failure> {
+        let (hash, row) = (file.hash.clone(), file.row.clone());
+        let mut visible = self.visible.lock();
+        if visible.erased.contains(tenant) {
+            return Err(Failure::new(code::DENIED, format!("the tenant `{tenant}` is being removed")));
+        }
+        // A sweep removes a file with the same lock, and only if its content was not put a short time ago.
+        file.name(tenant)?;
+        visible.recent.add(Instant::now(), tenant, &hash);
+        drop(visible);
+        file.sync_name(tenant)?;
+        self.visible.lock().large.insert((tenant.clone(), hash.clone()), row.clone());
+        let blob = BlobRef { file_id: hash.clone(), size: row.size, mime: mime.into() };
+        self.queue.push(Item::Large { tenant: tenant.clone(), hash, file: row, mime: mime.into() });
+        Ok(blob)
     }
 
     /// Waits until all earlier writes are durable.

@@ -3,6 +3,7 @@
 mod earlier;
 mod export;
 mod large;
+mod large_files;
 mod older;
 #[cfg(unix)]
 mod private;

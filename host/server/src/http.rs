@@ -51,6 +51,7 @@ pub(crate) mod health;
 pub(crate) mod inbox;
 pub(crate) mod intake;
 pub(crate) mod jobs;
+mod large_files;
 pub(crate) mod library;
 pub(crate) mod limits;
 pub(crate) mod links;

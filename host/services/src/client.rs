@@ -20,6 +20,7 @@
 //!
 //! Failures: those of the egress guard, `http_protocol`, `circuit_open` and `rate_limited`.
 
+mod body;
 mod connection;
 mod pool;
 
@@ -30,7 +31,7 @@ use std::{
 
 use bytes::Bytes;
 use flowcell_contract::{Failure, RunId, Tenant};
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 use hyper::{
     HeaderMap, Method, Request, StatusCode, Version,
     body::Incoming,
@@ -38,7 +39,9 @@ use hyper::{
 };
 use tokio::time::{Instant, timeout_at};
 
+pub use self::body::Parts;
 use self::{
+    body::{Content, Sending},
     connection::{Connection, Exchange},
     pool::{Key, Pool},
 };
@@ -124,12 +127,24 @@ impl Client {
         message: Message,
         progress: &mut Progress,
     ) -> Result<Answer, Failure> {
+        self.send_with(tenant, to, message, None, progress).await
+    }
+
+    /// Sends a message like [`Client::send`]. With `parts`, they are the body in place of the body of the message.
+    pub async fn send_with(
+        &self,
+        tenant: &Tenant,
+        to: &Destination,
+        message: Message,
+        parts: Option<Parts>,
+        progress: &mut Progress,
+    ) -> Result<Answer, Failure> {
         *progress = Progress::Unsent;
         let (came, until) = (Instant::now(), message.until);
         let mut permit = self.egress.begin(tenant, to, message.run.as_ref()).await?;
         // A server whose request waited for its turn most of the time has not failed if it does not answer in the rest.
         let has_waited = until.is_some_and(|until| came.elapsed() > until.saturating_duration_since(Instant::now()));
-        let exchange = self.exchange(tenant, to, message, progress);
+        let exchange = self.exchange(tenant, to, message, parts, progress);
         let mut sent = match until {
             Some(until) => timeout_at(until, exchange).await.unwrap_or_else(|_| Err(unanswered(to))),
             None => exchange.await,
@@ -152,11 +167,12 @@ impl Client {
         tenant: &Tenant,
         to: &Destination,
         message: Message,
+        parts: Option<Parts>,
         progress: &mut Progress,
     ) -> Result<Answer, Failure> {
         let key = Key { tenant: tenant.clone(), origin: to.origin().clone() };
         let mut used = message.reuse;
-        let mut request = request(to, message)?;
+        let mut request = request(to, message, parts)?;
         loop {
             let idle = if used { self.pool.take(&key).await } else { None };
             used = idle.is_some();
@@ -186,7 +202,7 @@ impl Client {
     }
 }
 
-fn request(to: &Destination, message: Message) -> Result<Request<Full<Bytes>>, Failure> {
+fn request(to: &Destination, message: Message, parts: Option<Parts>) -> Result<Request<Sending>, Failure> {
     let url = to.url();
     let target = match url.query() {
         Some(query) => format!("{}?{query}", url.path()),
@@ -195,9 +211,10 @@ fn request(to: &Destination, message: Message) -> Result<Request<Full<Bytes>>, F
     let unusable = |_| Failure::new(flowcell_contract::code::INVALID_INPUT, "cannot send a request to this URL");
     let host = HeaderValue::try_from(to.origin().authority()).map_err(|error| unusable(error.into()))?;
     // Some servers wait for a body if the method usually has one.
-    let says_empty = message.body.is_empty() && matches!(message.method, Method::POST | Method::PUT | Method::PATCH);
+    let body = parts.map_or(Content::Bytes(message.body), Content::Parts);
+    let says_empty = body.is_empty() && matches!(message.method, Method::POST | Method::PUT | Method::PATCH);
     let builder = Request::builder().method(message.method).uri(target).version(Version::HTTP_11);
-    let mut request = builder.body(Full::new(message.body)).map_err(unusable)?;
+    let mut request = builder.body(Sending::from(body)).map_err(unusable)?;
     *request.headers_mut() = message.headers;
     if says_empty {
         request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from_static("0"));

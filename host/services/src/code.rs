@@ -13,6 +13,8 @@ pub const TLS: &str = "http_tls";
 pub const PROTOCOL: &str = "http_protocol";
 /// The circuit breaker of the origin is open, because the origin fails. Certainly nothing was sent. Retryable.
 pub const CIRCUIT_OPEN: &str = "circuit_open";
+/// The connection broke while the body of an answer became a file.
+pub const STREAM_INTERRUPTED: &str = "stream_interrupted";
 /// The request would wait for too long under the operator's limits for one origin. Certainly nothing was sent. Retryable.
 pub const RATE_LIMITED: &str = "rate_limited";
 

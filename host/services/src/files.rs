@@ -46,13 +46,14 @@ use std::{
 };
 
 use flowcell_contract::{
-    Admission, Blobs, BuiltIn, Call, Caller, Capability, Effect, Failure, Json, Outgoing, Tenant, Value, code as codes,
+    Admission, Blobs, BuiltIn, Call, Caller, Capability, Effect, Failure, Json, Outgoing, PIECE_BYTES, Tenant, Value,
+    code as codes, part,
 };
 use futures_util::future::BoxFuture;
 
-pub(crate) use self::blobs::AsyncBlobs;
+pub(crate) use self::blobs::{AsyncBlobs, AsyncWriter};
 use self::{
-    access::{Access, Entry},
+    access::{Access, Entry, Source},
     quota::Quotas,
     request::{Content, Operation, Request},
     root::Root,
@@ -152,18 +153,33 @@ impl FilesCapability {
             }
             Operation::Read => {
                 let mime = path.mime().to_owned();
-                let bytes = blobs::blocking(move || access.read(&path, access.limits.file)).await?;
-                let blob = self.blobs.put(&caller.tenant, bytes, mime).await?;
+                let (store, tenant) = (self.blobs.store(), caller.tenant.clone());
+                let blob = blobs::blocking(move || {
+                    let mut writer = store.writer(&tenant)?;
+                    access.read_parts(&path, access.limits.file, |part| writer.write(part))?;
+                    writer.finish(&mime)
+                });
+                let blob = blob.await?;
                 Json::object([("file", Value::from(blob).json().clone())])
             }
             Operation::Write(content) => {
-                let bytes = match content {
-                    Content::Text(text) => text.as_bytes().to_vec().into(),
-                    Content::File(blob) => self.blobs.get(&caller.tenant, blob).await?,
-                };
                 let quota = self.quotas.for_tenant(&caller.tenant);
-                let size = bytes.len() as u64;
-                blobs::blocking(move || access.write(&path, &bytes, &key, &quota)).await?;
+                let size = match &content {
+                    Content::Text(text) => text.len() as u64,
+                    Content::File(blob) => self.blobs.size(&caller.tenant, blob).await?,
+                };
+                let (store, tenant) = (self.blobs.store(), caller.tenant.clone());
+                blobs::blocking(move || {
+                    let mut read = |offset| match &content {
+                        Content::Text(text) => Ok(part(text.as_bytes(), offset, PIECE_BYTES).to_vec()),
+                        Content::File(blob) => {
+                            let read = store.read_part(&tenant, blob, offset, PIECE_BYTES)?;
+                            read.ok_or_else(|| blobs::missing(blob))
+                        }
+                    };
+                    access.write(&path, Source { size, part: &mut read }, &key, &quota)
+                })
+                .await?;
                 Json::object([("size", Json::from(size))])
             }
             Operation::List => {

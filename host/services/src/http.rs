@@ -18,6 +18,10 @@
 //!   MiB (3.5 MiB as JSON),
 //! * otherwise a file.
 //!
+//! A body of more than 3 MiB goes into a file while it arrives, and a file of more than 1 MiB is read while it is sent. So
+//! the memory of the host does not grow with them. Two kinds of bodies are exceptions, with a limit of 32 MiB: those that the
+//! host decompresses, and those of requests with secrets or credentials and of their answers, which it searches or signs.
+//!
 //! The host requests gzip or no encoding. It decompresses a gzip body, and removes `content-encoding` and
 //! `content-length`. It refuses a body with any other content or transfer encoding (`http_protocol`). A node that
 //! sends its own `accept-encoding`, and no secrets, gets the body unchanged.
@@ -33,6 +37,7 @@
 //! | body of a request | 32 MiB |
 //! | headers of an answer | 100, 64 KiB |
 //! | body of an answer, as received and decompressed | 32 MiB |
+//! | a file as the body of a request, and a body of an answer that becomes a file | 32 MiB; the operator may grant up to 4 GiB |
 //! | body as text in the reply | 3 MiB, and 3.5 MiB as JSON |
 //! | connecting | 10 s |
 //! | the whole call | 30 s unless `timeoutMs` says otherwise; at most 10 min (longer values are reduced to that) |
@@ -56,11 +61,13 @@
 //! | `http_timeout` | connecting, or the whole call, took too long | yes |
 //! | `http_body_too_large` | the body of the request or of the answer is too large | no |
 //! | `http_protocol` | the connection broke after the request / the answer is not HTTP | yes / no |
+//! | `stream_interrupted` | the connection broke while the body of the answer became a file | yes |
 //! | `credential_refresh_failed` | the token endpoint of a credential refused / did not answer; nothing was sent | no / yes |
 //! | `circuit_open` | the origin fails, and its circuit breaker is open; nothing was sent | yes |
 //! | `rate_limited` | the call would wait too long under the operator's limits; nothing was sent | yes |
 //! | `ambiguous` | a call of effect `once` failed after bytes may have been sent; `details.code` holds the original code | no |
 
+mod large;
 mod limits;
 mod reply;
 mod request;
@@ -69,7 +76,8 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use flowcell_contract::{
-    Admission, Blobs, BuiltIn, Call, Caller, Capability, Effect, Failure, Json, Outgoing, Tenant, Value, code as codes,
+    Admission, Blobs, BuiltIn, Call, Caller, Capability, Effect, Failure, Json, Outgoing, PIECE_BYTES, Tenant, Value,
+    code as codes,
 };
 use futures_util::future::BoxFuture;
 use hyper::{
@@ -84,7 +92,7 @@ use self::{
     request::{Content, Request},
 };
 use crate::{
-    client::{Client, Message, Progress},
+    client::{Client, Message, Parts, Progress},
     code,
     credentials::{self, Applied, Bound, apply},
     egress::{Destination, OriginGrants},
@@ -212,7 +220,8 @@ impl HttpCapability {
         }
         let mut keys: Vec<_> = keys.into_iter().map(|(_, key)| key).collect();
         let unpack = !request.headers.contains_key(ACCEPT_ENCODING);
-        let message = self.message(outgoing, request, until).await?;
+        // A credential may be a part of the body, or sign it.
+        let (message, parts) = self.message(outgoing, request, until, bound.is_empty()).await?;
         let credentials = self.secrets.credentials();
         let mut applied: Vec<Applied> = Vec::new();
         loop {
@@ -221,7 +230,8 @@ impl HttpCapability {
             let signed = apply(&applied, message.clone(), to.clone(), credentials.now())?;
             keys.extend(signed.keys);
             let redaction: Redaction = keys.iter().cloned().collect();
-            let answered = self.send_and_read(caller, signed.message, unpack, &signed.to, &redaction, progress).await;
+            let message = (signed.message, parts.clone());
+            let answered = self.send_and_read(caller, message, unpack, &signed.to, &redaction, progress).await;
             // The server has refused a token and done nothing. It gets another token once.
             let is_refused = *progress == Progress::Answered(StatusCode::UNAUTHORIZED);
             if is_refused && !is_repeated && applied.iter().any(Applied::is_renewable) {
@@ -235,7 +245,7 @@ impl HttpCapability {
     async fn send_and_read(
         &self,
         caller: &Caller,
-        message: Message,
+        (message, parts): (Message, Option<Parts>),
         unpack: bool,
         to: &Destination,
         redaction: &Redaction,
@@ -243,14 +253,21 @@ impl HttpCapability {
     ) -> Result<Value, Failure> {
         let tenant = &caller.tenant;
         let has_body = message.method != hyper::Method::HEAD;
-        let answer = self.client.send(tenant, to, message, progress).await?;
+        let answer = self.client.send_with(tenant, to, message, parts, progress).await?;
         let reading = AnswerReader { limits: &self.limits, files: &self.files, tenant, has_body, unpack, redaction };
         reading.reply(answer).await
     }
 
-    async fn message(&self, outgoing: &Outgoing, request: Request, until: Instant) -> Result<Message, Failure> {
+    /// Returns the message of a request, and the parts of its body if it `may_have_parts` and is a large file.
+    async fn message(
+        &self,
+        outgoing: &Outgoing,
+        request: Request,
+        until: Instant,
+        may_have_parts: bool,
+    ) -> Result<(Message, Option<Parts>), Failure> {
         let Request { method, mut headers, content, .. } = request;
-        let (body, mime) = self.body(&outgoing.caller.tenant, content).await?;
+        let (body, parts, mime) = self.body(&outgoing.caller.tenant, content, may_have_parts).await?;
         let mut unless_set = |name: HeaderName, value: HeaderValue| {
             headers.entry(name).or_insert(value);
         };
@@ -271,25 +288,38 @@ impl HttpCapability {
             );
         }
         let (reuse, run) = (outgoing.effect != Effect::Once, Some(outgoing.caller.run_id.clone()));
-        Ok(Message { method, headers, body, reuse, run, until: Some(until) })
+        Ok((Message { method, headers, body, reuse, run, until: Some(until) }, parts))
     }
 
-    /// Returns the bytes of a request's body, and their media type.
-    async fn body(&self, tenant: &Tenant, content: Content) -> Result<(Bytes, Option<HeaderValue>), Failure> {
+    /// Returns a request's body, and its media type.
+    async fn body(
+        &self,
+        tenant: &Tenant,
+        content: Content,
+        may_have_parts: bool,
+    ) -> Result<(Bytes, Option<Parts>, Option<HeaderValue>), Failure> {
         let (bytes, mime) = match content {
-            Content::None => return Ok((Bytes::new(), None)),
+            Content::None => return Ok((Bytes::new(), None, None)),
             Content::Text(text) => (
                 Bytes::from_owner(Arc::<[u8]>::from(text)),
                 Some(HeaderValue::from_static("text/plain; charset=utf-8")),
             ),
             Content::File(blob) => {
                 let mime = HeaderValue::from_str(&blob.mime).ok();
+                let size = self.files.size(tenant, &blob).await?;
+                if size > self.limits.file_body {
+                    return Err(request::too_large(self.limits.file_body));
+                }
+                if may_have_parts && size > PIECE_BYTES as u64 {
+                    let parts = large::sent(&self.files, tenant, &blob, size);
+                    return Ok((Bytes::new(), Some(parts), mime));
+                }
                 (self.files.get(tenant, blob).await?, mime)
             }
         };
         match bytes.len() > self.limits.request_body {
-            true => Err(request::too_large(self.limits.request_body)),
-            false => Ok((bytes, mime)),
+            true => Err(request::too_large(self.limits.request_body as u64)),
+            false => Ok((bytes, None, mime)),
         }
     }
 

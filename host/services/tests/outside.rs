@@ -8,6 +8,7 @@ mod failures;
 mod guard;
 mod images;
 mod kit;
+mod large;
 mod outages;
 mod policies;
 mod registries;

@@ -1,5 +1,6 @@
 // File values, for content that is too large for a text, such as a body above 3 MiB.
 import { readFile } from "flowcell:node/context@0.1.0";
+import { append, discard, finish, open } from "flowcell:host/file-writer@0.1.0";
 import { called } from "./failure.js";
 
 const PIECE = 1024 * 1024;
@@ -9,14 +10,77 @@ export function readBytes(file, offset = 0, length = PIECE) {
   return called(() => readFile(JSON.stringify(file), offset, length));
 }
 
+// Reads a file value from `offset` on, in pieces of at most 1 MiB.
+export function* chunks(file, offset = 0) {
+  for (let at = offset; ; ) {
+    const piece = readBytes(file, at);
+    if (piece.length === 0) return;
+    at += piece.length;
+    yield piece;
+  }
+}
+
+// Reads the lines of a file value, which must be UTF-8, without their ends.
+export function* lines(file) {
+  let parts = [];
+  for (const piece of chunks(file)) {
+    let begin = 0;
+    for (let end = piece.indexOf(10); end !== -1; end = piece.indexOf(10, begin)) {
+      parts.push(piece.subarray(begin, end));
+      yield line(parts);
+      parts = [];
+      begin = end + 1;
+    }
+    if (begin < piece.length) parts.push(piece.slice(begin));
+  }
+  if (parts.length > 0) yield line(parts);
+}
+
+function line(parts) {
+  const bytes = parts.length === 1 ? parts[0] : joined(parts);
+  const end = bytes.length > 0 && bytes[bytes.length - 1] === 13 ? bytes.length - 1 : bytes.length;
+  return decoded(bytes.subarray(0, end));
+}
+
+function joined(parts) {
+  const bytes = new Uint8Array(parts.reduce((size, part) => size + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    bytes.set(part, at);
+    at += part.length;
+  }
+  return bytes;
+}
+
+// Writes a new file value in parts. The host receives parts of at most 1 MiB.
+export class Writer {
+  #number = called(() => open());
+
+  // Adds bytes at the end. Returns the size so far.
+  write(bytes) {
+    let size = 0;
+    for (let at = 0; at < bytes.length || at === 0; at += PIECE) {
+      size = Number(called(() => append(this.#number, bytes.subarray(at, at + PIECE))));
+    }
+    return size;
+  }
+
+  // Ends the file, and returns the file value.
+  finish(mime = "application/octet-stream") {
+    return JSON.parse(called(() => finish(this.#number, mime)));
+  }
+
+  // Discards the file. Does nothing once it is finished.
+  discard() {
+    discard(this.#number);
+  }
+}
+
 // Reads the whole text of a file value, which must be UTF-8.
 export function readText(file) {
   const texts = [];
   let rest = new Uint8Array();
-  for (let offset = 0; ; ) {
-    const piece = readBytes(file, offset);
-    if (piece.length === 0) break;
-    offset += piece.length;
+  for (const piece of chunks(file)) {
     const bytes = new Uint8Array(rest.length + piece.length);
     bytes.set(rest);
     bytes.set(piece, rest.length);

@@ -1,5 +1,7 @@
-//! Reads file values, such as `{ "kind": "file", "fileId": … }` in an input or an answer. A file value refers to
+//! Reads and writes file values, such as `{ "kind": "file", "fileId": … }` in an input or an answer. A file value refers to
 //! content that is too large for a text.
+
+mod writer;
 
 use std::io;
 
@@ -9,6 +11,8 @@ use crate::{
     failure::{Failure, Result},
     wit::flowcell::node::context,
 };
+
+pub use self::writer::Writer;
 
 /// Maximum size in bytes of a piece. One call to the host returns one piece.
 const PIECE: u32 = 1 << 20;
@@ -61,12 +65,38 @@ impl Reader {
         Reader { file: file.to_string(), piece: Vec::new(), used: 0, offset: 0, failure: None }
     }
 
+    /// Creates a reader that begins at an offset in bytes.
+    pub fn at(file: &Value, offset: u64) -> Reader {
+        Reader { offset, ..Reader::new(file) }
+    }
+
+    /// Returns the rest of the file in pieces of at most 1 MiB. [`io::BufRead`] reads it in lines.
+    pub fn chunks(mut self) -> impl Iterator<Item = Result<Vec<u8>>> {
+        let mut has_failed = false;
+        std::iter::from_fn(move || {
+            if has_failed {
+                return None;
+            }
+            let rest = std::mem::take(&mut self.piece).split_off(std::mem::take(&mut self.used));
+            let piece = if rest.is_empty() { self.fetch() } else { Ok(rest) };
+            has_failed = piece.is_err();
+            piece.map(|piece| Some(piece).filter(|piece| !piece.is_empty())).transpose()
+        })
+    }
+
     /// Removes and returns the host's failure that ended reading; none if the host has not failed.
     pub fn take_failure(&mut self) -> Option<Failure> {
         self.failure.take()
     }
 
+    /// Returns the next piece, and moves on to the one after it.
     fn fetch(&mut self) -> Result<Vec<u8>> {
+        let piece = self.read_piece()?;
+        self.offset += piece.len() as u64;
+        Ok(piece)
+    }
+
+    fn read_piece(&self) -> Result<Vec<u8>> {
         #[cfg(not(target_family = "wasm"))]
         if let Some(given) = crate::script::file_piece(&self.file, self.offset, PIECE) {
             return given;
@@ -88,10 +118,7 @@ impl io::BufRead for Reader {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         if self.used == self.piece.len() {
             match self.fetch() {
-                Ok(piece) => {
-                    self.offset += piece.len() as u64;
-                    (self.piece, self.used) = (piece, 0);
-                }
+                Ok(piece) => (self.piece, self.used) = (piece, 0),
                 Err(failure) => {
                     let told = io::Error::other(failure.message.clone());
                     self.failure = Some(failure);

@@ -103,6 +103,17 @@ pub(crate) fn file_piece(file: &str, offset: u64, length: u32) -> Option<Result<
     PLAYED.with_borrow(|played| played.as_ref().map(|script| script.file_piece(file, offset, length)))
 }
 
+/// Stores the bytes of a new file value, and returns it; none if no script is played on this thread.
+pub(crate) fn keep_file(bytes: Vec<u8>, mime: &str) -> Option<Value> {
+    PLAYED.with_borrow_mut(|played| {
+        let files = &mut played.as_mut()?.files;
+        let (id, size) = (format!("written-{}", files.len() + 1), bytes.len());
+        let value = json!({ "kind": "file", "fileId": id, "size": size, "mime": mime });
+        files.insert(id, bytes);
+        Some(value)
+    })
+}
+
 /// Returns the next event of the script. The outer option is none if no script is played on this thread. The inner
 /// option is none if no event arrives.
 pub(crate) fn next_arrival(timeout_ms: Option<u32>) -> Option<Option<Arrival>> {

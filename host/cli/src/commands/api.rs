@@ -17,6 +17,7 @@ use url::form_urlencoded;
 use super::login::{ServerArgs, in_runtime};
 use crate::{
     cli_error::{CliError, Exit},
+    content,
     output::put,
     remote::{Answer, MAX_ANSWER_BYTES, Refused, Server, exit_of},
     session::inputs,
@@ -74,7 +75,7 @@ impl Request {
         let fields: Vec<(String, Json)> = fields.collect::<Result<_, _>>().map_err(CliError::wrong)?;
         let (mut path, mut body) = (args.path.clone(), Vec::new());
         if let Some(file) = &args.input {
-            body = inputs::content(file)?;
+            body = content::whole(file)?;
         } else if [Method::GET, Method::DELETE, Method::HEAD].contains(&method) {
             for (name, value) in &fields {
                 // A text is sent as it is, and any other value as JSON.

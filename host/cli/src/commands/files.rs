@@ -3,19 +3,18 @@
 use std::{
     fs,
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::{Args, Subcommand, ValueHint};
 use flowcell::{Json, files::operation::FileOperation, tenants::operation::Operation};
 
 use crate::{
     cli_error::{CliError, Exit},
+    content::Content,
     options::TenantArgs,
     output::put_json,
-    owner::operate,
-    session::inputs,
+    owner::{self, FileAbout, operate},
 };
 
 /// Commands for files.
@@ -82,31 +81,39 @@ fn operate_on(of: &TenantArgs, deed: FileOperation) -> Result<Json, CliError> {
 pub(super) fn execute(command: FilesCommand) -> Result<Exit, CliError> {
     match command {
         FilesCommand::Put(PutArgs { path, name, mime, metadata, of }) => {
-            let content = STANDARD.encode(inputs::content(&path)?);
+            let content = Content::open(&path)?;
             let name = name.or_else(|| Some(path.file_name()?.to_str()?.to_owned()));
             let name = name.ok_or_else(|| {
                 CliError::wrong("the name of the file is not valid UTF-8").hint("name it with `--name`")
             })?;
-            let metadata = metadata.unwrap_or_default();
-            put_json(&operate_on(&of, FileOperation::Put { name, mime, metadata, content })?)?;
+            let about = FileAbout { name, mime, metadata: metadata.unwrap_or_default() };
+            put_json(&owner::put(&of.store, &of.tenant, about, content)?)?;
         }
         FilesCommand::Get(GetArgs { id, out, of }) => {
-            let told = operate_on(&of, FileOperation::Get { id })?;
-            let content = told.get("content").and_then(Json::as_str).unwrap_or_default();
-            let damaged = |_| CliError::internal("the process that owns the store sent an unexpected reply");
-            write(out.as_deref(), &STANDARD.decode(content).map_err(damaged)?)?;
+            let name = out.as_deref().map_or_else(|| "standard output".to_owned(), |path| path.display().to_string());
+            let unwritable = |error: io::Error| CliError::wrong(format!("cannot write {name}")).because(&error);
+            // The file is created only if there is something to write to it.
+            let mut to: Option<Box<dyn Write>> = None;
+            let open = || -> io::Result<Box<dyn Write>> {
+                Ok(match &out {
+                    Some(path) => Box::new(fs::File::create(path)?),
+                    None => Box::new(io::stdout().lock()),
+                })
+            };
+            owner::get(&of.store, &of.tenant, &id, |part| {
+                let to = match &mut to {
+                    Some(to) => to,
+                    none => none.insert(open().map_err(unwritable)?),
+                };
+                to.write_all(part).map_err(unwritable)
+            })?;
+            match &mut to {
+                Some(to) => to.flush().map_err(unwritable)?,
+                None => drop(open().map_err(unwritable)?),
+            }
         }
         FilesCommand::List(of) => put_json(&operate_on(&of, FileOperation::List)?)?,
         FilesCommand::Rm(RemoveArgs { id, of }) => put_json(&operate_on(&of, FileOperation::Remove { id })?)?,
     }
     Ok(Exit::Good)
-}
-
-fn write(path: Option<&Path>, bytes: &[u8]) -> Result<(), CliError> {
-    let written = match path {
-        Some(path) => fs::write(path, bytes),
-        None => io::stdout().lock().write_all(bytes),
-    };
-    let name = || path.map_or_else(|| "standard output".to_owned(), |path| path.display().to_string());
-    written.map_err(|error| CliError::wrong(format!("cannot write {}", name())).because(&error))
 }

@@ -195,11 +195,21 @@ const EXAMPLES: &[&str] = &[
 const UNUSED_OPTIONS: &[(&[&str], &[&str])] = &[
     (
         &["nodes ", "schema ", "packs list ", "runs show ", "runs events ", "runs export ", "tenant export "],
-        &["allow_private", "files", "providers", "mcp", "secrets", "secret_key", "services", "simulate"],
+        &[
+            "allow_private",
+            "files",
+            "max_http_file",
+            "providers",
+            "mcp",
+            "secrets",
+            "secret_key",
+            "services",
+            "simulate",
+        ],
     ),
     (
         &["validate ", "graph ", "explain ", "eval ", "inspect ", "lsp ", "flows create "],
-        &["allow_private", "files", "secret_key"],
+        &["allow_private", "files", "max_http_file", "secret_key"],
     ),
     (&["credential connect "], &["packs", "files", "providers", "mcp", "secrets", "services", "simulate"]),
 ];

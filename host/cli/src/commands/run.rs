@@ -16,7 +16,7 @@ use crate::{
     duration,
     options::{PackArgs, StoreArgs, StoreLocation, channels::ChannelArgs},
     output::{put_json, put_line},
-    owner::{self, Owner},
+    owner::{self, FileAbout, Owner},
     session::{Plan, Session, answers, finish, follow, inputs, print_warnings},
     terminal::Terminal,
 };
@@ -184,7 +184,10 @@ fn detach(plan: &Plan, terminal: Terminal) -> Result<Exit, CliError> {
 /// Builds the request that asks the store's owner to start a flow.
 fn start_request(plan: &Plan, flow: &Path, follow: bool) -> Result<OwnerRequest, CliError> {
     let flow = std::path::absolute(flow);
-    let put = |name: &str, bytes| owner::put(&plan.store, name, bytes);
+    let put = |name: &str, content| {
+        let about = FileAbout { name: name.to_owned(), mime: None, metadata: Json::Null };
+        owner::put(&plan.store, "local", about, content)
+    };
     let members = inputs::resolved(&plan.input, put)?;
     Ok(OwnerRequest::Start {
         flow: flow.map_err(|error| CliError::wrong("the path of the flow cannot be resolved").because(&error))?,

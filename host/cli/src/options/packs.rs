@@ -46,6 +46,9 @@ pub(crate) struct PackArgs {
     /// A folder of files that nodes may read and write if their flow grants it
     #[arg(long, value_name = "DIR", env = "FLOWCELL_FILES", value_hint = ValueHint::DirPath)]
     files: Option<PathBuf>,
+    /// The largest file that a node may send or receive over HTTP, in MiB: 32 to 4096 [default: 32]
+    #[arg(long, value_name = "MIB", env = "FLOWCELL_MAX_HTTP_FILE", value_parser = clap::value_parser!(u64).range(32..=4096))]
+    max_http_file: Option<u64>,
     /// A YAML file of the models that nodes may reach [default: `~/.config/flowcell/providers.yaml`, if it exists]
     #[arg(long, value_name = "FILE", env = "FLOWCELL_PROVIDERS", value_hint = ValueHint::FilePath)]
     providers: Option<PathBuf>,
@@ -215,11 +218,12 @@ impl PackArgs {
     }
 
     /// Returns the options that limit what runs may reach, each with its environment variable and its values.
-    fn options(&self) -> [(&'static str, &'static str, Vec<String>); 7] {
+    fn options(&self) -> [(&'static str, &'static str, Vec<String>); 8] {
         let file = |file: &Option<PathBuf>| file.as_deref().map(absolute).into_iter().collect();
         [
             ("--allow-private", "FLOWCELL_ALLOW_PRIVATE", self.allow_private.iter().map(ToString::to_string).collect()),
             ("--files", "FLOWCELL_FILES", file(&self.files)),
+            ("--max-http-file", "FLOWCELL_MAX_HTTP_FILE", self.max_http_file.iter().map(ToString::to_string).collect()),
             ("--providers", "FLOWCELL_PROVIDERS", file(&self.providers)),
             ("--mcp", "FLOWCELL_MCP", file(&self.mcp)),
             ("--secrets", "FLOWCELL_SECRETS", file(&self.secrets)),
@@ -247,6 +251,9 @@ impl PackArgs {
         builder = builder.simulate(Simulate::of(&self.simulate));
         if let Some(folder) = &self.files {
             builder = builder.files(folder);
+        }
+        if let Some(size) = self.max_http_file {
+            builder = builder.http_file_bytes(size << 20);
         }
         if let Some(file) = self.providers.clone().or_else(|| user_setting_file("providers.yaml")) {
             builder = builder.providers_file(file);

@@ -2,17 +2,20 @@
 
 use std::{
     collections::BTreeSet,
-    fs::{self, File},
+    fs::File,
     io::{self, Read},
     path::{Path, PathBuf},
 };
 
-use flowcell::{Host, Json, files::MAX_FILE, graph::Graph, similar};
+use flowcell::{Host, Json, files::FileError, graph::Graph, similar};
 
-use crate::cli_error::CliError;
+use crate::{cli_error::CliError, content::Content};
 
 /// Maximum size in bytes of the file with the input. Larger data belongs in a file that a node reads.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Size in bytes of the parts in which a file is stored.
+const PART: usize = 1 << 20;
 
 /// The value of a member of the input, as given on the command line.
 #[derive(Clone, Debug)]
@@ -60,26 +63,11 @@ fn json(key: &str, value: &str) -> Result<Json, String> {
     })
 }
 
-/// Reads a file or standard input. Fails above [`MAX_FILE`] bytes.
-pub(crate) fn content(path: &Path) -> Result<Vec<u8>, CliError> {
-    let unreadable = |error: io::Error| CliError::wrong(format!("cannot read {}", path.display())).because(&error);
-    let source: Box<dyn Read> = match path.as_os_str() == "-" {
-        true => Box::new(io::stdin().lock()),
-        false => Box::new(fs::File::open(path).map_err(unreadable)?),
-    };
-    let mut bytes = Vec::new();
-    source.take(MAX_FILE as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    match bytes.len() > MAX_FILE {
-        true => Err(CliError::wrong(format!("{} is larger than {} MiB", path.display(), MAX_FILE >> 20))),
-        false => Ok(bytes),
-    }
-}
-
 /// Replaces files by the file values that flows receive. `keep` stores the content of a file under a name, and returns
 /// its file value.
 pub(crate) fn resolved(
     members: &[(String, Member)],
-    keep: impl Fn(&str, Vec<u8>) -> Result<Json, CliError>,
+    keep: impl Fn(&str, Content) -> Result<Json, CliError>,
 ) -> Result<Vec<(String, Json)>, CliError> {
     let resolve = |(key, member): &(String, Member)| {
         let value = match member {
@@ -87,7 +75,7 @@ pub(crate) fn resolved(
             Member::File(path) => {
                 let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("file");
                 let hint = "`KEY=@FILE` passes a file, `KEY=@@TEXT` a text that begins with `@`";
-                keep(name, content(path).map_err(|problem| problem.hint(hint))?)?
+                keep(name, Content::open(path).map_err(|problem| problem.hint(hint))?)?
             }
         };
         Ok((key.clone(), value))
@@ -97,8 +85,16 @@ pub(crate) fn resolved(
 
 /// Replaces files like [`resolved`], and stores their contents through this host.
 pub(crate) fn kept_by(host: &Host, members: &[(String, Member)]) -> Result<Vec<(String, Json)>, CliError> {
-    resolved(members, |name, bytes| {
-        host.keep_file(name, bytes).map_err(|error| CliError::wrong(format!("cannot use the file {name}: {error}")))
+    resolved(members, |name, mut content| {
+        let failed = |error: FileError| CliError::wrong(format!("cannot use the file {name}: {error}"));
+        let mut upload = host.begin_file().map_err(failed)?;
+        loop {
+            let part = content.part(PART)?;
+            upload.write(&part).map_err(failed)?;
+            if part.len() < PART {
+                return upload.keep(name).map_err(failed);
+            }
+        }
     })
 }
 

@@ -11,6 +11,8 @@ use flowcell::{Host, Json, files};
 
 use crate::cli_error::CliError;
 
+/// Number of bytes at the beginning of a file that show its media type.
+const HEAD_BYTES: usize = 64;
 /// Maximum number of characters of a file name, without its number and extension.
 const MAX_NAME_CHARS: usize = 100;
 
@@ -24,12 +26,16 @@ pub(crate) fn files(host: &Host, outputs: &Json, folder: &Path) -> Result<Vec<Pa
     let dir = Dir::open_ambient_dir(folder, ambient_authority()).map_err(cannot)?;
     let (mut taken, mut written) = (BTreeSet::new(), Vec::new());
     for (place, file) in found {
-        let bytes = host
-            .file_bytes(file)
-            .map_err(|error| CliError::wrong(format!("cannot save the output `{place}`: {error}")))?;
+        let unreadable =
+            |error: files::FileError| CliError::wrong(format!("cannot save the output `{place}`: {error}"));
+        let head = host.read_file(file, 0, HEAD_BYTES).map_err(unreadable)?;
         let mime = file.get("mime").and_then(Json::as_str).unwrap_or_default();
-        let name = unique_name(&place, files::ending(&bytes, mime), &mut taken);
-        dir.write(&name, &bytes).map_err(cannot)?;
+        let name = unique_name(&place, files::ending(&head, mime), &mut taken);
+        let mut to = dir.create(&name).map_err(cannot)?;
+        host.copy_file(file, &mut to).map_err(|error| match error {
+            files::CopyFileError::File(error) => unreadable(error),
+            files::CopyFileError::Write(error) => cannot(error),
+        })?;
         written.push(folder.join(name));
     }
     Ok(written)

@@ -83,6 +83,7 @@ pub(crate) fn flowcell(folder: &Path) -> Command {
         "FLOWCELL_SERVICES",
         "FLOWCELL_SECRET_KEY",
         "FLOWCELL_FILES",
+        "FLOWCELL_MAX_HTTP_FILE",
         "FLOWCELL_FLOWS",
         "FLOWCELL_LOCK",
         "FLOWCELL_TRUST",
@@ -153,6 +154,11 @@ impl Owner {
         // Read the later output, so that the process does not block.
         std::thread::spawn(move || lines.count());
         Owner(child)
+    }
+
+    /// Returns the id of the process.
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
     }
 }
 

@@ -8,7 +8,7 @@ use super::PackErrorKind;
 pub(super) const NODE_INTERFACE: &str = "flowcell:node/node@0.1.0";
 
 /// The interfaces of `flowcell:host` that are not capabilities.
-const HOST_INTERFACES: [&str; 2] = ["calls", "queue"];
+const HOST_INTERFACES: [&str; 3] = ["calls", "queue", "file-writer"];
 
 /// The packages that a pack may import, without `flowcell:host` (see [`is_of_host`]): name, leading parts of the
 /// version, and interfaces. The interfaces of `wasi` reach nothing outside the sandbox, except `wasi:http` (capability

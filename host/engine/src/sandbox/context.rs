@@ -1,6 +1,6 @@
 //! `flowcell:node/context`: lets the guest read parts of its task, such as values in the input, by their paths.
 
-use flowcell_contract::{Attempt, Failure, Json, VALUE_BYTES, Value, code};
+use flowcell_contract::{Attempt, Failure, Json, PIECE_BYTES, VALUE_BYTES, Value, code, part};
 
 use super::Sandbox;
 use crate::{
@@ -28,24 +28,25 @@ fn find<'a>(sandbox: &'a Sandbox, part: Part, path: &str) -> Option<&'a Json> {
     value_of(sandbox, part)?.json().pointer(path)
 }
 
-/// Reads bytes of a file. The last file stays open, so reading it in pieces loads it once.
+/// Reads bytes of a file. The last piece stays in memory, so that small reads in order load each piece once.
 fn read_piece(sandbox: &mut Sandbox, file: &str, offset: u64, length: u32) -> Result<Vec<u8>, Failure> {
     let not_a_file = || {
         let message = "`read-file` needs a file value; pass `{ \"kind\": \"file\", \"fileId\": … }` unchanged";
         Failure::new(code::INVALID_INPUT, message)
     };
     let blob = Value::parse(file).ok().and_then(|file| file.blob()).ok_or_else(not_a_file)?;
-    let bytes = match &sandbox.open_file {
-        Some((open, bytes)) if *open == blob => bytes.clone(),
-        _ => {
-            let bytes = sandbox.calls.bytes(&blob)?;
-            sandbox.open_file = Some((blob, bytes.clone()));
-            bytes
+    let (length, mut bytes) = (length.min(MAX_PIECE_BYTES) as usize, Vec::new());
+    loop {
+        let at = offset.saturating_add(bytes.len() as u64);
+        let number = at / PIECE_BYTES as u64;
+        let piece = sandbox.open_piece(&blob, number)?;
+        let some = part(piece, at % PIECE_BYTES as u64, length - bytes.len());
+        bytes.extend_from_slice(some);
+        // A read crosses at most one border between pieces.
+        if bytes.len() == length || piece.len() < PIECE_BYTES {
+            return Ok(bytes);
         }
-    };
-    let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
-    let end = start.saturating_add(length.min(MAX_PIECE_BYTES) as usize).min(bytes.len());
-    Ok(bytes[start..end].to_vec())
+    }
 }
 
 fn describe_task(attempt: &Attempt) -> Value {

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use flowcell_contract::{Blobs, Capability, Failure, Tenant};
+use flowcell_contract::{Blobs, Capability, Failure, MAX_FILE_BYTES, Tenant};
 use flowcell_engine::{Compiler, Config, Engine, FairSemaphore, Limits};
 use flowcell_runtime::{
     LiveRuns,
@@ -80,6 +80,7 @@ pub struct HostBuilder {
     egress: EgressPolicy,
     capabilities: Vec<(Arc<str>, Arc<dyn Capability>)>,
     files: Option<PathBuf>,
+    http_limits: http::Limits,
     providers: Option<Providers>,
     providers_file: Option<PathBuf>,
     mcp_file: Option<PathBuf>,
@@ -222,10 +223,15 @@ impl HostBuilder {
         self
     }
 
-    /// Lets nodes read and write files in this existing folder, if their flow grants it. By default they reach no
-    /// files.
+    /// Lets nodes read and write files in this existing folder, if their flow grants it. Default: no folder.
     pub fn files(mut self, folder: impl Into<PathBuf>) -> HostBuilder {
         self.files = Some(folder.into());
+        self
+    }
+
+    /// Lets nodes send and receive files of this size in bytes over HTTP, at most 4 GiB. Default: 32 MiB.
+    pub fn http_file_bytes(mut self, bytes: u64) -> HostBuilder {
+        self.http_limits.file_body = bytes.min(MAX_FILE_BYTES);
         self
     }
 
@@ -448,8 +454,8 @@ impl HostBuilder {
             Some(file) => read_beside(file, |text, folder| Settings::parse(text, folder, &client, blobs))?,
             None => Settings::built_in(),
         };
-        let http: Arc<dyn Capability> =
-            Arc::new(HttpCapability::new(client, blobs.clone()).with_secrets(secrets.clone()));
+        let http = HttpCapability::new(client, blobs.clone()).with_limits(self.http_limits);
+        let http: Arc<dyn Capability> = Arc::new(http.with_secrets(secrets.clone()));
         let files: Arc<dyn Capability> = Arc::new(FilesCapability::new(self.files, blobs.clone()));
         let own = [(http::INTERFACE, http), (model::INTERFACE, model), (files::INTERFACE, files)];
         let own = own.map(|(name, capability)| (name.into(), capability));

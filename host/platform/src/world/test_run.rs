@@ -11,8 +11,8 @@ use std::{
 };
 
 use flowcell_contract::{
-    Admission, Arrival, Attempt, BlobRef, BuiltIn, Call, Caller, Calls, Capability, Digest, Failure, Json, NodeRunner,
-    Outgoing, Step, StepResult, Tenant, Value,
+    Admission, Arrival, Attempt, BlobRef, BlobWriter, BuiltIn, Call, Caller, Calls, Capability, Digest, Failure, Json,
+    NodeRunner, Outgoing, Step, StepResult, Tenant, Value,
 };
 use flowcell_runtime::{
     MemoryBudget,
@@ -81,6 +81,20 @@ impl Blobs for BudgetedBlobs {
 
     fn get(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<Arc<[u8]>>, Failure> {
         self.blobs.get(tenant, blob)
+    }
+
+    fn size(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<u64>, Failure> {
+        self.blobs.size(tenant, blob)
+    }
+
+    fn read_part(
+        &self,
+        tenant: &Tenant,
+        blob: &BlobRef,
+        offset: u64,
+        length: usize,
+    ) -> Result<Option<Vec<u8>>, Failure> {
+        self.blobs.read_part(tenant, blob, offset, length)
     }
 }
 
@@ -318,6 +332,14 @@ impl Calls for IdlingCalls {
 
     fn bytes(&self, file: &BlobRef) -> Result<Arc<[u8]>, Failure> {
         self.calls.bytes(file)
+    }
+
+    fn read_part(&self, file: &BlobRef, offset: u64, length: usize) -> Result<Vec<u8>, Failure> {
+        self.calls.read_part(file, offset, length)
+    }
+
+    fn file_writer(&self) -> Result<Box<dyn BlobWriter>, Failure> {
+        self.calls.file_writer()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use flowcell_contract::{BlobRef, Failure, Tenant};
+use flowcell_contract::{BlobRef, Failure, Tenant, part};
 use parking_lot::Mutex;
 
 use crate::ports::{Blobs, blob_ref};
@@ -21,6 +21,10 @@ impl MemoryBlobs {
     pub fn over(under: Arc<dyn Blobs>) -> MemoryBlobs {
         MemoryBlobs { under: Some(under), ..MemoryBlobs::default() }
     }
+
+    fn own(&self, tenant: &Tenant, blob: &BlobRef) -> Option<Arc<[u8]>> {
+        self.blobs.lock().get(&(tenant.clone(), blob.file_id.clone())).cloned()
+    }
 }
 
 impl Blobs for MemoryBlobs {
@@ -31,10 +35,29 @@ impl Blobs for MemoryBlobs {
     }
 
     fn get(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<Arc<[u8]>>, Failure> {
-        let own = self.blobs.lock().get(&(tenant.clone(), blob.file_id.clone())).cloned();
-        match (own, &self.under) {
+        match (self.own(tenant, blob), &self.under) {
             (None, Some(under)) => under.get(tenant, blob),
             (own, _) => Ok(own),
+        }
+    }
+
+    fn size(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<u64>, Failure> {
+        match (self.own(tenant, blob), &self.under) {
+            (None, Some(under)) => under.size(tenant, blob),
+            (own, _) => Ok(own.map(|bytes| bytes.len() as u64)),
+        }
+    }
+
+    fn read_part(
+        &self,
+        tenant: &Tenant,
+        blob: &BlobRef,
+        offset: u64,
+        length: usize,
+    ) -> Result<Option<Vec<u8>>, Failure> {
+        match (self.own(tenant, blob), &self.under) {
+            (None, Some(under)) => under.read_part(tenant, blob, offset, length),
+            (own, _) => Ok(own.map(|bytes| part(&bytes, offset, length).to_vec())),
         }
     }
 }

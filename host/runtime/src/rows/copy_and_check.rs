@@ -1,16 +1,19 @@
 //! Checks of whole stores, and copies from one kind of store to another.
 
+mod contents;
+
 use std::{
     io::{self, Write},
     sync::Arc,
 };
 
-use flowcell_contract::{BlobRef, RunId, Tenant, Value};
+use flowcell_contract::{MAX_WHOLE_BYTES, RunId, Tenant, Value};
 use serde::Serialize;
 
+use self::contents::{bytes, damage_of, piece, size};
 use crate::{
     limits::MAX_READ_UNITS,
-    ports::{Blobs, Document, Journal, Record, Session, StateStore, StepState, StoreError, Unit, blob_ref},
+    ports::{Blobs, Document, Journal, Record, Session, StateStore, StepState, StoreError, Unit},
     rows::damaged,
 };
 
@@ -105,6 +108,9 @@ pub enum Kept {
     Blob(KeptBlob, Arc<[u8]>),
 }
 
+/// Returns the piece of a file at an offset, nothing at the end.
+pub type ReadPiece<'a> = dyn FnMut(u64) -> Result<Vec<u8>, StoreError> + 'a;
+
 /// A store that can be checked and copied as a whole.
 pub trait CopyableStore: Journal + Blobs + StateStore {
     /// Lists at most `limit` runs whose row number is greater than `after`, including runs that were removed.
@@ -141,6 +147,17 @@ pub trait CopyableStore: Journal + Blobs + StateStore {
 
     /// Returns whether another process may write to the store now.
     fn is_in_use(&self) -> Result<bool, StoreError>;
+
+    /// Stores a file of another store that is too large to be in memory. `read` returns the piece at an offset, nothing at
+    /// the end. By default it fails, because the store has no such files.
+    fn take_large(&self, blob: &KeptBlob, _: &mut ReadPiece<'_>) -> Result<(), StoreError> {
+        let message = format!(
+            "the file {} of the tenant `{}` has more than {MAX_WHOLE_BYTES} bytes, and the destination has no such files; \
+             a folder has",
+            blob.hash, blob.tenant
+        );
+        Err(StoreError(message.into()))
+    }
 
     /// Inserts rows of another store, all or none. Returns when they are on stable storage.
     fn take_over(&self, kept: Vec<Kept>) -> Result<(), StoreError>;
@@ -199,8 +216,7 @@ pub fn check(store: &dyn CopyableStore) -> Result<Checked, StoreError> {
     })?;
     each_blob(store, |blob| {
         checked.amount.blobs += 1;
-        let whole = bytes(store, blob)?.is_some_and(|bytes| *blob_ref(&bytes, "").file_id == *blob.hash);
-        checked.damage.extend((!whole).then(|| format!("the blob {} has another content", blob.hash)));
+        checked.damage.extend(damage_of(store, blob)?);
         Ok(())
     })?;
     each_session(store, |_, _| {
@@ -268,8 +284,12 @@ fn copy_all(from: &dyn CopyableStore, to: &dyn CopyableStore) -> Result<Amount, 
     let mut amount = Amount::default();
     let mut batch = Batch { to, rows: Vec::new(), bytes: 0 };
     each_blob(from, |blob| {
-        let Some(bytes) = bytes(from, blob)? else { return Ok(()) };
+        let Some(size) = size(from, blob)? else { return Ok(()) };
         amount.blobs += 1;
+        if size > MAX_WHOLE_BYTES as u64 {
+            return to.take_large(blob, &mut |offset| piece(from, blob, offset));
+        }
+        let Some(bytes) = bytes(from, blob)? else { return Ok(()) };
         let size = bytes.len();
         batch.add(Kept::Blob(blob.clone(), bytes), size)
     })?;
@@ -346,11 +366,6 @@ impl Write for Counter {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-fn bytes(store: &dyn CopyableStore, blob: &KeptBlob) -> Result<Option<Arc<[u8]>>, StoreError> {
-    let named = BlobRef { file_id: blob.hash.as_str().into(), size: 0, mime: blob.mime.as_str().into() };
-    Blobs::get(store, &blob.tenant, &named).map_err(|failure| StoreError(failure.message.to_string().into()))
 }
 
 fn each_run(

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use flowcell_contract::{BlobRef, Failure, Tenant};
+use flowcell_contract::{BlobRef, Failure, MAX_WHOLE_BYTES, Tenant, part};
 
 use super::{
     Shared, SharedStore,
@@ -174,5 +174,39 @@ impl Blobs for SharedStore {
         }
         let found = self.worker.read(async move |connection| read(connection, &key.0, &key.1).await)?;
         Ok(found.map(Arc::from))
+    }
+
+    fn size(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<u64>, Failure> {
+        let key = (tenant.clone(), blob.file_id.clone());
+        if let Some(bytes) = self.shared.visible().blobs.get(&key) {
+            return Ok(Some(bytes.len() as u64));
+        }
+        let sql = "SELECT size FROM flowcell_blobs WHERE tenant = ? AND hash = ?";
+        Ok(self.worker.read(async move |connection| {
+            let found = connection.row(sql, args![key.0.as_str(), &*key.1]).await?;
+            found.map(|row| row.number(0)).transpose()
+        })?)
+    }
+
+    fn read_part(
+        &self,
+        tenant: &Tenant,
+        blob: &BlobRef,
+        offset: u64,
+        length: usize,
+    ) -> Result<Option<Vec<u8>>, Failure> {
+        let key = (tenant.clone(), blob.file_id.clone());
+        if let Some(bytes) = self.shared.visible().blobs.get(&key) {
+            return Ok(Some(part(bytes, offset, length).to_vec()));
+        }
+        let sql = "SELECT substr(bytes, CAST(? AS {integer}), CAST(? AS {integer})) FROM flowcell_blobs
+            WHERE tenant = ? AND hash = ?";
+        // The bytes of a row are fewer than the largest integer of every server.
+        let from = offset.saturating_add(1).min(i32::MAX as u64);
+        let length = (length as u64).min(MAX_WHOLE_BYTES as u64);
+        Ok(self.worker.read(async move |connection| {
+            let found = connection.row(sql, args![from, length, key.0.as_str(), &*key.1]).await?;
+            found.map(|row| row.bytes(0)).transpose()
+        })?)
     }
 }

@@ -10,7 +10,7 @@ pub enum Dialect {
 }
 
 /// Words in braces in the statements of the store, each with its replacement for MySQL and for PostgreSQL.
-const WORDS: [(&str, &str, &str); 10] = [
+const WORDS: [(&str, &str, &str); 11] = [
     // Milliseconds since 1970 by the server's clock; sessions are in UTC.
     (
         "{now}",
@@ -23,6 +23,8 @@ const WORDS: [(&str, &str, &str); 10] = [
     ("{name}", "VARBINARY(255)", "BYTEA"),
     ("{hash}", "BINARY(32)", "BYTEA"),
     ("{bytes}", "LONGBLOB", "BYTEA"),
+    // The positions of a part of bytes.
+    ("{integer}", "SIGNED", "INTEGER"),
     ("{word}", "VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin", "TEXT"),
     ("{random}", "UUID()", "convert_to(gen_random_uuid()::text, 'UTF8')"),
     ("{by work}", "FORCE INDEX (flowcell_work)", ""),

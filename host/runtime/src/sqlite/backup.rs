@@ -2,6 +2,10 @@
 //!
 //! The copy is complete or absent: its database lies in a folder within the target until it is written and checked.
 //! Only then it gets its name.
+//!
+//! Large files never change, so they are copied one by one: first those of before the snapshot of the database, then those
+//! that the snapshot has in addition. A file that goes away meanwhile was removed before the snapshot, or the snapshot
+//! has it and the first pass has copied it: a sweep spares new files.
 
 use std::{
     fs, io,
@@ -9,12 +13,17 @@ use std::{
     time::{Duration, Instant},
 };
 
+use flowcell_contract::host_files::LARGE_FILES_FOLDER;
 use rusqlite::{
     Connection,
     backup::{Backup, StepResult},
 };
 
-use super::{FILE, OpenStoreError, SqliteStore, epoch, lock_owner_file, private, reader, schema};
+use super::{
+    FILE, OpenStoreError, SqliteStore, epoch,
+    large::{self, LargeFiles},
+    lock_owner_file, private, reader, schema,
+};
 use crate::rows::copy_and_check::{Checked, check};
 
 /// The folder within the target that holds the copy until it is finished.
@@ -23,6 +32,8 @@ const UNFINISHED: &str = "unfinished";
 const PAGES: i32 = 256;
 /// The maximum time for which a step is retried while another process has the new database open.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The first version whose stores have large files.
+const LARGE_FILES_VERSION: u32 = 15;
 /// The pause between two tries of a step.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -104,6 +115,15 @@ impl NewCopy {
             Err(OpenStoreError::Owned { .. }) => None,
             Err(error) => return Err(error.into()),
         };
+        let (files, copies) = (LargeFiles::of(from), LargeFiles::of(&self.unfinished));
+        let copy_files = |connection: &Connection| -> Result<(), BackupError> {
+            if version < LARGE_FILES_VERSION {
+                return Ok(());
+            }
+            let rows = large::rows(connection).map_err(failed)?;
+            files.copy(&copies, &rows).map_err(|error| self.unwritable(&error))
+        };
+        copy_files(&source)?;
         // A backup begins again whenever another connection has written between two of its steps, and never ends beside
         // a busy writer. That is different in a read transaction, because the write-ahead log keeps every page as the
         // transaction saw it first: all steps read one snapshot, and nothing is read twice. The transaction blocks no
@@ -118,6 +138,7 @@ impl NewCopy {
         let mut copy = Connection::open(&file).map_err(failed)?;
         copy_pages(&source, &mut copy).map_err(failed)?;
         drop(source);
+        copy_files(&copy)?;
         if has_owner && version >= epoch::SINCE {
             epoch::make_older(&copy).map_err(failed)?;
         }
@@ -148,7 +169,12 @@ impl NewCopy {
         if self.unfinished.join(format!("{FILE}-wal")).metadata().is_ok_and(|log| log.len() > 0) {
             return Err(self.database(&"its log was not written into it"));
         }
-        let bytes = from.metadata().map_err(unwritable)?.len();
+        let mut bytes = from.metadata().map_err(unwritable)?.len();
+        let files = [&self.unfinished, &self.target].map(|folder| folder.join(LARGE_FILES_FOLDER));
+        if files[0].is_dir() {
+            bytes += large::size(&files[0]).map_err(unwritable)?;
+            fs::rename(&files[0], &files[1]).map_err(unwritable)?;
+        }
         fs::rename(&from, &to).map_err(unwritable)?;
         fs::remove_dir_all(&self.unfinished).map_err(unwritable)?;
         #[cfg(unix)]
@@ -180,6 +206,7 @@ impl Drop for NewCopy {
         // The error of the backup is the one to report.
         let _ = fs::remove_dir_all(&self.unfinished);
         let _ = fs::remove_file(self.target.join(FILE));
+        let _ = fs::remove_dir_all(self.target.join(LARGE_FILES_FOLDER));
         if self.is_new {
             let _ = fs::remove_dir(&self.target);
         }

@@ -2,10 +2,13 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use flowcell_contract::{BlobRef, Failure, Tenant};
+use flowcell_contract::{BlobRef, BlobWriter, Failure, MAX_WHOLE_BYTES, Tenant, part, too_large_for_memory};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::{Reader, SqliteStore};
+use super::{
+    Reader, SqliteStore,
+    large::{self, LargeFile, LargeFiles},
+};
 use crate::{
     ports::{Blobs, StoreError, blob_ref},
     rows::cut::{ExternalizedRow, fill},
@@ -42,7 +45,7 @@ pub(super) fn keep(
     Ok(())
 }
 
-/// Reads the bytes of a blob.
+/// Reads the bytes of a blob that is in the database.
 fn read(connection: &Connection, tenant: &Tenant, hash: &str) -> Result<Option<Vec<u8>>, rusqlite::Error> {
     let mut select = connection.prepare_cached("SELECT bytes FROM blobs WHERE tenant = ? AND hash = ?")?;
     select.query_row(params![tenant.as_str(), hash], |row| row.get(0)).optional()
@@ -83,6 +86,49 @@ impl<'a> CutOut<'a> {
     }
 }
 
+impl Reader {
+    fn blob(&self, tenant: &Tenant, hash: &str) -> Result<Option<Arc<[u8]>>, Failure> {
+        let connection = self.0.lock();
+        let Some(file) = large::find(&connection, tenant, hash).map_err(StoreError::from)? else {
+            return Ok(read(&connection, tenant, hash).map_err(StoreError::from)?.map(Arc::from));
+        };
+        drop(connection);
+        whole(&self.1, (tenant, hash), &file).map(Some)
+    }
+
+    fn blob_size(&self, tenant: &Tenant, hash: &str) -> Result<Option<u64>, Failure> {
+        let connection = self.0.lock();
+        let sql = "SELECT coalesce(file, length(bytes)) FROM blobs WHERE tenant = ? AND hash = ?";
+        let found = connection
+            .prepare_cached(sql)
+            .and_then(|mut select| select.query_row(params![tenant.as_str(), hash], |row| row.get(0)).optional());
+        Ok(found.map_err(StoreError::from)?)
+    }
+
+    fn blob_part(&self, tenant: &Tenant, hash: &str, offset: u64, length: usize) -> Result<Option<Vec<u8>>, Failure> {
+        let connection = self.0.lock();
+        if let Some(file) = large::find(&connection, tenant, hash).map_err(StoreError::from)? {
+            drop(connection);
+            return self.1.read((tenant, hash), &file, offset, length).map(Some);
+        }
+        let sql = "SELECT substr(bytes, ?, ?) FROM blobs WHERE tenant = ? AND hash = ?";
+        let from = i64::try_from(offset).unwrap_or(i64::MAX).saturating_add(1);
+        let found = connection.prepare_cached(sql).and_then(|mut select| {
+            let values = params![from, length as u64, tenant.as_str(), hash];
+            select.query_row(values, |row| row.get(0)).optional()
+        });
+        Ok(found.map_err(StoreError::from)?)
+    }
+}
+
+/// Reads a large file that is small enough to be in memory.
+fn whole(files: &LargeFiles, (tenant, hash): (&Tenant, &str), file: &LargeFile) -> Result<Arc<[u8]>, Failure> {
+    match usize::try_from(file.size) {
+        Ok(size) if size <= MAX_WHOLE_BYTES => files.read((tenant, hash), file, 0, size).map(Arc::from),
+        _ => Err(too_large_for_memory(file.size)),
+    }
+}
+
 /// The blobs of a read-only store. Ignores new bytes.
 impl Blobs for Reader {
     fn put(&self, _: &Tenant, bytes: Arc<[u8]>, mime: &str) -> BlobRef {
@@ -90,7 +136,35 @@ impl Blobs for Reader {
     }
 
     fn get(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<Arc<[u8]>>, Failure> {
-        Ok(read(&self.0.lock(), tenant, &blob.file_id).map_err(StoreError::from)?.map(Arc::from))
+        self.blob(tenant, &blob.file_id)
+    }
+
+    fn size(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<u64>, Failure> {
+        self.blob_size(tenant, &blob.file_id)
+    }
+
+    fn read_part(
+        &self,
+        tenant: &Tenant,
+        blob: &BlobRef,
+        offset: u64,
+        length: usize,
+    ) -> Result<Option<Vec<u8>>, Failure> {
+        self.blob_part(tenant, &blob.file_id, offset, length)
+    }
+}
+
+/// A content that is not durable yet.
+enum Seen {
+    Bytes(Arc<[u8]>),
+    Large(LargeFile),
+}
+
+impl SqliteStore {
+    fn seen(&self, tenant: &Tenant, hash: &Arc<str>) -> Option<Seen> {
+        let (visible, key) = (self.visible.lock(), (tenant.clone(), hash.clone()));
+        let bytes = visible.blobs.get(&key).cloned().map(Seen::Bytes);
+        bytes.or_else(|| visible.large.get(&key).cloned().map(Seen::Large))
     }
 }
 
@@ -102,10 +176,36 @@ impl Blobs for SqliteStore {
     }
 
     fn get(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<Arc<[u8]>>, Failure> {
-        let visible = self.visible.lock().blobs.get(&(tenant.clone(), blob.file_id.clone())).cloned();
-        match visible {
-            Some(bytes) => Ok(Some(bytes)),
-            None => Ok(read(&self.reader.0.lock(), tenant, &blob.file_id).map_err(StoreError::from)?.map(Arc::from)),
+        match self.seen(tenant, &blob.file_id) {
+            Some(Seen::Bytes(bytes)) => Ok(Some(bytes)),
+            Some(Seen::Large(file)) => whole(&self.large, (tenant, &blob.file_id), &file).map(Some),
+            None => self.reader.blob(tenant, &blob.file_id),
         }
+    }
+
+    fn size(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<u64>, Failure> {
+        match self.seen(tenant, &blob.file_id) {
+            Some(Seen::Bytes(bytes)) => Ok(Some(bytes.len() as u64)),
+            Some(Seen::Large(file)) => Ok(Some(file.size)),
+            None => self.reader.blob_size(tenant, &blob.file_id),
+        }
+    }
+
+    fn read_part(
+        &self,
+        tenant: &Tenant,
+        blob: &BlobRef,
+        offset: u64,
+        length: usize,
+    ) -> Result<Option<Vec<u8>>, Failure> {
+        match self.seen(tenant, &blob.file_id) {
+            Some(Seen::Bytes(bytes)) => Ok(Some(part(&bytes, offset, length).to_vec())),
+            Some(Seen::Large(file)) => self.large.read((tenant, &blob.file_id), &file, offset, length).map(Some),
+            None => self.reader.blob_part(tenant, &blob.file_id, offset, length),
+        }
+    }
+
+    fn writer(self: Arc<Self>, tenant: &Tenant) -> Result<Box<dyn BlobWriter>, Failure> {
+        Ok(large::writer(self, tenant))
     }
 }

@@ -2,15 +2,22 @@
 
 use std::sync::Arc;
 
-use flowcell_contract::{RunId, Tenant};
+use flowcell_contract::{Failure, RunId, Tenant};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 use serde::Serialize;
 
-use super::{SqliteStore, blobs::MIME, documents, schema, search, sessions, units::Row as RunRow};
+use super::{
+    SqliteStore,
+    blobs::MIME,
+    documents,
+    large::{self, Finished},
+    schema, search, sessions,
+    units::Row as RunRow,
+};
 use crate::{
     ports::{Document, Session, StepState, StoreError, Unit},
     rows::{
-        copy_and_check::{CopyableStore, Kept, KeptBlob, KeptRun, KeptState},
+        copy_and_check::{CopyableStore, Kept, KeptBlob, KeptRun, KeptState, ReadPiece},
         cut::ExternalizedRow,
         search::{ErrorColumns, wait_text},
     },
@@ -104,10 +111,43 @@ impl CopyableStore for SqliteStore {
         Ok(false)
     }
 
+    fn take_large(&self, blob: &KeptBlob, read: &mut ReadPiece<'_>) -> Result<(), StoreError> {
+        let path = self.reader.0.lock().path().unwrap_or_default().to_owned();
+        take_large(self, &schema::connect(path.as_ref())?, blob, read)
+    }
+
     fn take_over(&self, kept: Vec<Kept>) -> Result<(), StoreError> {
         let path = self.reader.0.lock().path().unwrap_or_default().to_owned();
         let mut connection = schema::connect(path.as_ref())?;
         self.remembered.write(|| take_all(&mut connection, kept))
+    }
+}
+
+fn take_large(
+    store: &SqliteStore,
+    connection: &Connection,
+    blob: &KeptBlob,
+    read: &mut ReadPiece<'_>,
+) -> Result<(), StoreError> {
+    let failed = |failure: Failure| StoreError(failure.message.to_string().into());
+    let (mut draft, mut offset) = (store.large.begin(), 0);
+    loop {
+        let piece = read(offset)?;
+        if piece.is_empty() {
+            break;
+        }
+        offset += piece.len() as u64;
+        draft.write(&piece).map_err(failed)?;
+    }
+    match draft.finish().map_err(failed)? {
+        Finished::Small(bytes) => take_blob(connection, blob.tenant.as_str(), &blob.hash, &blob.mime, &bytes),
+        Finished::Large(mut file) => {
+            if *file.hash != *blob.hash {
+                return Err(StoreError(format!("the blob {} has another content", blob.hash).into()));
+            }
+            file.name(&blob.tenant).and_then(|()| file.sync_name(&blob.tenant)).map_err(failed)?;
+            Ok(large::keep(connection, &blob.tenant, &blob.hash, &blob.mime, &file.row)?)
+        }
     }
 }
 

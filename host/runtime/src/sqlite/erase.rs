@@ -64,6 +64,11 @@ impl Erase for SqliteStore {
         let (answer, answered) = mpsc::channel();
         self.queue.push(Item::Erase { tenant: tenant.clone(), answer });
         let erased = answered.recv().map_err(|_| StoreError::unavailable("the store accepts no more writes"));
+        if matches!(erased, Ok(0)) {
+            self.large.remove_all(tenant).map_err(|error| {
+                StoreError::unavailable(format!("cannot remove the large files of the tenant: {error}"))
+            })?;
+        }
         // Forgets the documents of the tenant.
         self.remembered.write(|| ());
         erased

@@ -4,6 +4,7 @@ use std::sync::{Arc, mpsc::Sender};
 
 use flowcell_contract::{RunId, Tenant};
 
+use super::large::LargeFile;
 use crate::{
     ports::{Entry, LabelChange, RelabelError, Removed, Removing, Swept},
     rows::flush::{FlushQueue, Queued},
@@ -26,6 +27,13 @@ pub(super) enum Item {
         tenant: Tenant,
         hash: Arc<str>,
         bytes: Arc<[u8]>,
+        mime: Box<str>,
+    },
+    /// The row of a large file.
+    Large {
+        tenant: Tenant,
+        hash: Arc<str>,
+        file: LargeFile,
         mime: Box<str>,
     },
     /// Removes the blobs that nothing refers to. Sends the result once the removal is durable.

@@ -5,11 +5,11 @@ use std::path::Path;
 use parking_lot::Mutex;
 use rusqlite::{Connection, ErrorCode};
 
-use super::{FILE, OpenStoreError, connect_upgraded, lock_owner_file, schema};
+use super::{FILE, OpenStoreError, connect_upgraded, large::LargeFiles, lock_owner_file, schema};
 use crate::ports::{StoreError, StoreErrorKind};
 
 /// Reads a store of this process or of another one. Shows only durable data.
-pub struct Reader(pub(super) Mutex<Connection>);
+pub struct Reader(pub(super) Mutex<Connection>, pub(super) LargeFiles);
 
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> StoreError {
@@ -37,7 +37,7 @@ impl Reader {
             let _owner = lock_owner_file(folder)?;
             connect_upgraded(&folder.join(FILE)).map_err(|error| unusable(folder, &error))?;
         }
-        Ok(Reader(Mutex::new(connection)))
+        Ok(Reader(Mutex::new(connection), LargeFiles::of(folder)))
     }
 
     /// Makes all later reads show the present data, without later writes. The write-ahead log of the store grows until

@@ -19,7 +19,7 @@ pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
 const SEARCH_VERSION: usize = 13;
 
 /// Append only: a migration that was released is never changed.
-const MIGRATIONS: [&str; 14] = [
+const MIGRATIONS: [&str; 15] = [
     "
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY,
@@ -246,6 +246,10 @@ CREATE INDEX labels_of_run ON labels (run);
     "
 -- The runs that have not ended, in the order of the last changes of their statuses. The index `ended` has the others.
 CREATE INDEX runs_live ON runs (tenant, updated) WHERE depth = 0 AND standing IN ('active', 'parked');
+",
+    "
+-- The size of a content that is in a file beside the database. Then the bytes are the digests of its pieces.
+ALTER TABLE blobs ADD COLUMN file INTEGER;
 ",
 ];
 

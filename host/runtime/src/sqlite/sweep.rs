@@ -124,12 +124,13 @@ const TEXTS: [&str; 5] = [
     "SELECT value FROM registry WHERE tenant = ? AND kind IN ('file', 'packs')",
 ];
 
-/// Removes the blobs of a tenant that no text refers to, except the spared ones.
+/// Removes the blobs of a tenant that no text refers to, except the spared ones. Returns also the hashes of the removed
+/// rows whose contents are large files.
 pub(super) fn sweep(
     connection: &Connection,
     tenant: &Tenant,
     spared: impl Fn(&str) -> bool,
-) -> Result<Swept, rusqlite::Error> {
+) -> Result<(Swept, Vec<String>), rusqlite::Error> {
     let mut unnamed = sizes(connection, tenant)?;
     let mut named: Vec<String> = unnamed.keys().filter(|hash| spared(hash)).cloned().collect();
     named.iter().for_each(|hash| _ = unnamed.remove(hash));
@@ -140,14 +141,23 @@ pub(super) fn sweep(
         let sql = "SELECT bytes FROM blobs WHERE tenant = ? AND hash = ?";
         search_rows(connection, sql, params![tenant.as_str(), hash], &mut unnamed, &mut named)?;
     }
-    let mut delete = connection.prepare("DELETE FROM blobs WHERE tenant = ? AND hash = ?")?;
-    unnamed.keys().try_for_each(|hash| delete.execute(params![tenant.as_str(), hash]).map(drop))?;
-    Ok(Swept { blobs: unnamed.len() as u64, bytes: unnamed.values().sum(), ..Swept::default() })
+    let mut delete =
+        connection.prepare("DELETE FROM blobs WHERE tenant = ? AND hash = ? RETURNING file IS NOT NULL")?;
+    let mut files = Vec::new();
+    for hash in unnamed.keys() {
+        let mut is_file = delete.query_map(params![tenant.as_str(), hash], |row| row.get::<_, bool>(0))?;
+        if is_file.next().transpose()? == Some(true) {
+            files.push(hash.clone());
+        }
+        is_file.try_for_each(|row| row.map(drop))?;
+    }
+    let swept = Swept { blobs: unnamed.len() as u64, bytes: unnamed.values().sum(), ..Swept::default() };
+    Ok((swept, files))
 }
 
 /// Returns the blobs of a tenant with their sizes.
 fn sizes(connection: &Connection, tenant: &Tenant) -> Result<HashMap<String, u64>, rusqlite::Error> {
-    let mut select = connection.prepare("SELECT hash, length(bytes) FROM blobs WHERE tenant = ?")?;
+    let mut select = connection.prepare("SELECT hash, coalesce(file, length(bytes)) FROM blobs WHERE tenant = ?")?;
     select.query_map([tenant.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 

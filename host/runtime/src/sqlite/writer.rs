@@ -16,6 +16,7 @@ use super::{
     compact::{compact, compact_if_worth},
     epoch::Epoch,
     erase::erase,
+    large::{self, LargeFiles},
     queue::{Item, Queue},
     search, sessions, state,
     sweep::{REMOVED, remove, sweep},
@@ -36,6 +37,7 @@ pub(super) struct Writer {
     connection: Connection,
     queue: Arc<Queue>,
     visible: Arc<Mutex<Visible>>,
+    large: LargeFiles,
     on_failure: OnFailure,
     rows: Rows,
     /// The empty list of the last commit, whose capacity the next one uses.
@@ -56,6 +58,8 @@ struct Rows {
 struct Results {
     removed: Vec<Removed>,
     swept: Vec<Swept>,
+    /// The large files whose rows the sweeps have removed.
+    unnamed: Vec<(Tenant, String)>,
     erased: Vec<u64>,
     relabelled: Vec<Vec<Result<(), RelabelError>>>,
     /// The places of the refused entries among the items.
@@ -73,10 +77,10 @@ impl Writer {
         connection: Connection,
         epoch: Epoch,
         queue: Arc<Queue>,
-        visible: Arc<Mutex<Visible>>,
+        (visible, large): (Arc<Mutex<Visible>>, LargeFiles),
         on_failure: OnFailure,
     ) -> Writer {
-        Writer { connection, queue, visible, on_failure, rows: Rows::default(), written: Vec::new(), epoch }
+        Writer { connection, queue, visible, large, on_failure, rows: Rows::default(), written: Vec::new(), epoch }
     }
 
     /// Writes until the queue is closed, or a commit fails.
@@ -152,7 +156,9 @@ impl Writer {
                     self.visible.lock().recent.age(Instant::now());
                     // Blobs that arrive meanwhile are written only after this sweep.
                     let spared = |hash: &str| self.visible.lock().recent.has(tenant, hash);
-                    results.swept.push(sweep(connection, tenant, spared)?);
+                    let (swept, files) = sweep(connection, tenant, spared)?;
+                    results.swept.push(swept);
+                    results.unnamed.extend(files.into_iter().map(|hash| (tenant.clone(), hash)));
                 }
                 Item::Remove { tenant, runs, removing, .. } => {
                     results.removed.push(remove(connection, tenant, runs, *removing)?);
@@ -169,13 +175,14 @@ impl Writer {
                     results.relabelled.push(runs.iter().map(relabel).collect::<Result<_, _>>()?);
                 }
                 Item::Entry(entry) if erased.contains(&entry.tenant) => _ = results.refused.insert(place),
-                Item::Blob { tenant, .. } if erased.contains(tenant) => {}
+                Item::Blob { tenant, .. } | Item::Large { tenant, .. } if erased.contains(tenant) => {}
                 Item::Entry(entry) => {
                     if !self.rows.write(connection, entry)? {
                         results.refused.insert(place);
                     }
                 }
                 Item::Blob { tenant, hash, bytes, mime } => keep(connection, tenant, hash, mime, bytes)?,
+                Item::Large { tenant, hash, file, mime } => large::keep(connection, tenant, hash, mime, file)?,
                 Item::Settle(_) => {}
             }
         }
@@ -189,6 +196,7 @@ impl Writer {
         for item in items {
             match item {
                 Item::Blob { tenant, hash, .. } => _ = visible.blobs.remove(&(tenant.clone(), hash.clone())),
+                Item::Large { tenant, hash, .. } => _ = visible.large.remove(&(tenant.clone(), hash.clone())),
                 Item::Entry(Entry { tenant, writes: Some(staged), .. }) => {
                     for (write, version) in &staged.writes {
                         let key = (tenant.clone(), staged.flow.to_string(), write.key.clone());
@@ -200,6 +208,12 @@ impl Writer {
                 }
                 Item::Entry(_) | Item::Remove { .. } | Item::Sweep { .. } | Item::Erase { .. } => {}
                 Item::Relabel { .. } | Item::Settle(_) => {}
+            }
+        }
+        // A file that was put a short time ago has its name again, and its row follows.
+        for (tenant, hash) in &results.unnamed {
+            if !visible.recent.has(tenant, hash) {
+                self.large.remove(tenant, hash);
             }
         }
         drop(visible);
@@ -215,7 +229,7 @@ impl Writer {
                 Item::Erase { answer, .. } => _ = erased.next().map(|erased| answer.send(erased)),
                 Item::Relabel { answer, .. } => _ = relabelled.next().map(|relabelled| answer.send(relabelled)),
                 Item::Settle(answer) => _ = answer.send(()),
-                Item::Blob { .. } => {}
+                Item::Blob { .. } | Item::Large { .. } => {}
             }
         }
     }

@@ -2,9 +2,9 @@
 
 use axum::{
     Json,
-    body::Bytes,
+    body::{Bytes, HttpBody as _},
     extract::FromRequest,
-    http::{HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use serde::{Deserialize, Serialize};
@@ -14,10 +14,11 @@ use super::{
     api_error::{ApiError, ErrorBody},
     app::Request,
     intake::{PathParam, QueryParams, check_content_type, read_body},
+    large_files::{self, LargeBody},
     page::{self, After, BY_BYTES, body_with_permit},
     permit::unread_responses,
 };
-use flowcell_platform::files::{FileError, FileRow, MAX_FILE, NewFile};
+use flowcell_platform::files::{FileError, FileRow, MAX_WHOLE_FILE, NewFile};
 
 /// A file, without its content.
 #[derive(Serialize, ToSchema)]
@@ -71,7 +72,11 @@ pub(crate) struct UploadQuery {
 const OCTET_STREAM: &str = "application/octet-stream";
 
 /// The body of an upload.
-pub(crate) struct Upload(Bytes);
+pub(crate) enum Upload {
+    Whole(Bytes),
+    /// A body that is too large to be in memory, or of unknown size.
+    Large(LargeBody),
+}
 
 impl<S: Send + Sync> FromRequest<S> for Upload {
     type Rejection = ApiError;
@@ -80,7 +85,10 @@ impl<S: Send + Sync> FromRequest<S> for Upload {
         // Foreign web pages can send bodies of some media types, such as `text/plain`, without a preflight request. So
         // every upload must have this type, whatever the file contains.
         check_content_type(request.headers(), OCTET_STREAM)?;
-        Ok(Upload(read_body(request, MAX_FILE).await?))
+        match request.body().size_hint().upper().is_some_and(|size| size <= MAX_WHOLE_FILE as u64) {
+            true => Ok(Upload::Whole(read_body(request, MAX_WHOLE_FILE).await?)),
+            false => Ok(Upload::Large(LargeBody::of_request(request)?)),
+        }
     }
 }
 
@@ -91,8 +99,8 @@ impl From<FileError> for ApiError {
             FileError::Name | FileError::Mime | FileError::Metadata | FileError::Content => {
                 StatusCode::UNPROCESSABLE_ENTITY
             }
-            FileError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
-            FileError::Quota { .. } | FileError::Changed(_) => StatusCode::CONFLICT,
+            FileError::TooLarge(_) | FileError::Beyond(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            FileError::Quota { .. } | FileError::Changed(_) | FileError::Discarded => StatusCode::CONFLICT,
             FileError::Document(_) | FileError::Bytes(_) => return ApiError::internal(error),
         };
         ApiError::new(status, error.code(), error)
@@ -126,20 +134,26 @@ pub(crate) async fn list(
 
 /// Store a file; the server stores the same content once
 ///
-/// The body is the unencoded content, at most 32 MiB. It may have any media type.
+/// The body is the unencoded content, of any media type: at most 4 GiB, or 32 MiB unless the store is in a folder.
 #[utoipa::path(post, path = "/v1/files", tag = "files", params(UploadQuery),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     responses((status = 201, body = FileView), (status = "default", body = ErrorBody)))]
 pub(crate) async fn put(
     request: Request,
     about: Result<QueryParams<UploadQuery>, ApiError>,
-    Upload(bytes): Upload,
+    upload: Upload,
 ) -> Result<(StatusCode, Json<FileView>), ApiError> {
     let QueryParams(UploadQuery { name, mime, metadata }) = about?;
     let metadata = metadata.as_deref().map(flowcell_contract::Json::parse).transpose();
     let metadata = metadata.map_err(|_| FileError::Metadata)?.unwrap_or_default();
-    let new = NewFile { name, mime, metadata, bytes: bytes.to_vec() };
-    let row = request.blocking(move |request| Ok(request.host.files().put(new)?)).await?;
+    let new = NewFile { name, mime, metadata, bytes: Vec::new() };
+    let row = match upload {
+        Upload::Large(body) => body.store(request, new).await?,
+        Upload::Whole(bytes) => {
+            let new = NewFile { bytes: bytes.to_vec(), ..new };
+            request.blocking(move |request| Ok(request.host.files().put(new)?)).await?
+        }
+    };
     Ok((StatusCode::CREATED, Json(FileView::from(row))))
 }
 
@@ -151,17 +165,17 @@ pub(crate) async fn show(request: Request, PathParam(id): PathParam<String>) -> 
     Ok(Json(row.into()))
 }
 
-/// Read the content of a file
+/// Read the content of a file, or the part that the header `range` asks for
 #[utoipa::path(get, path = "/v1/files/{fileId}/content", tag = "files", params(("fileId" = String, Path,)),
     responses((status = 200, description = "the bytes, with the file's media type", content_type = "*/*"),
+        (status = 206, description = "the part of the bytes", content_type = "*/*"),
         (status = "default", body = ErrorBody)))]
-pub(crate) async fn content(request: Request, PathParam(id): PathParam<String>) -> Result<Response, ApiError> {
-    let read = request.blocking(move |request| {
-        let bytes = request.host.files().find(&id)?.size;
-        let place = request.app.responses.try_take(request.tenant(), bytes).ok_or_else(unread_responses)?;
-        Ok((request.host.files().get(&id)?, place))
-    });
-    let ((row, bytes), place) = read.await?;
+pub(crate) async fn content(
+    request: Request,
+    asked: HeaderMap,
+    PathParam(id): PathParam<String>,
+) -> Result<Response, ApiError> {
+    let row = request.clone().blocking(move |request| Ok(request.host.files().find(&id)?)).await?;
     let mime = HeaderValue::from_str(&row.mime).map_err(ApiError::internal)?;
     // These headers keep browsers from showing an uploaded file as a page of this server.
     let headers = [
@@ -169,6 +183,15 @@ pub(crate) async fn content(request: Request, PathParam(id): PathParam<String>) 
         (header::CONTENT_DISPOSITION, HeaderValue::from_static("attachment")),
         (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
     ];
+    let part = large_files::asked_part(&asked, row.size)?;
+    if part.is_some() || row.size > MAX_WHOLE_FILE as u64 {
+        return large_files::respond(request, row, part, headers);
+    }
+    let read = request.blocking(move |request| {
+        let place = request.app.responses.try_take(request.tenant(), row.size).ok_or_else(unread_responses)?;
+        Ok((request.host.files().get(&row.file_id)?, place))
+    });
+    let ((_, bytes), place) = read.await?;
     Ok((headers, body_with_permit(Bytes::from_owner(bytes), place)).into_response())
 }
 

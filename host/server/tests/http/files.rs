@@ -62,6 +62,51 @@ fn invalid_uploads_are_refused() {
     }
     // Other bodies have a limit of 8 MiB.
     assert_eq!(send_as(&served, &a, "POST", "/v1/files?name=a", &large).status, 201);
-    let beyond = send_as(&served, &a, "POST", "/v1/files?name=a", &"x".repeat((32 << 20) + 1));
-    assert_eq!(beyond.fault(), (413, "too_large".into()));
+    // A length that is announced and too large is refused before the body is sent.
+    let bearer = format!("Bearer {a}");
+    let mut stream = std::net::TcpStream::connect(served.address).unwrap();
+    let head = format!(
+        "POST /v1/files?name=a HTTP/1.1\r\nHost: {}\r\nAuthorization: {bearer}\r\nConnection: close\r\n\
+         Content-Type: application/octet-stream\r\nContent-Length: {}\r\n\r\n",
+        served.address,
+        (4_u64 << 30) + 1
+    );
+    std::io::Write::write_all(&mut stream, head.as_bytes()).unwrap();
+    let mut answered = String::new();
+    std::io::Read::read_to_string(&mut stream, &mut answered).unwrap();
+    assert!(answered.starts_with("HTTP/1.1 413") && answered.contains("too_large"), "{answered}");
+}
+
+/// Files of more than 32 MiB pass the server in pieces, in both directions.
+#[test]
+fn large_files_and_parts_of_files_are_sent_in_pieces() {
+    let (served, [a, b]) = served(&Policy::default());
+    let text: String = (0..(33_u32 << 20) / 8).map(|number| format!("{number:07x}\n")).collect();
+    let kept = send_as(&served, &a, "POST", "/v1/files?name=numbers.txt", &text);
+    assert_eq!(kept.status, 201, "{kept:?}");
+    let file = kept.json();
+    assert_eq!((&file["mime"], &file["size"]), (&json!("text/plain"), &json!(text.len())));
+    let place = format!("/v1/files/{}/content", file["fileId"].as_str().unwrap());
+    let content = send_as(&served, &a, "GET", &place, "");
+    assert!(content.status == 200 && content.body == text);
+    assert_eq!(content.header("content-length"), Some(text.len().to_string().as_str()));
+    let part = |token: &str, range: &str| {
+        let bearer = format!("Bearer {token}");
+        ask(served.address, "GET", &place, &[("authorization", &bearer), ("range", range)], "")
+    };
+    for (range, begin, end) in [
+        ("bytes=0-7", 0, 8),
+        ("bytes=1048570-1048590", 1_048_570, 1_048_591),
+        ("bytes=-9", text.len() - 9, text.len()),
+        ("bytes=34603000-99999999999", 34_603_000, text.len()),
+    ] {
+        let answer = part(&a, range);
+        assert_eq!((answer.status, answer.body.as_str()), (206, &text[begin..end]), "{range}");
+        let expected = format!("bytes {begin}-{}/{}", end - 1, text.len());
+        assert_eq!(answer.header("content-range"), Some(expected.as_str()));
+    }
+    assert_eq!(part(&a, "bytes=99999999999-").fault(), (416, "range_not_satisfiable".into()));
+    assert_eq!(part(&a, "bytes=0-1,4-5").status, 200, "several parts are not supported, so the answer is the whole");
+    assert_eq!(part(&b, "bytes=0-7").fault(), (404, "file_not_found".into()), "it is another tenant's file");
+    assert_eq!(send_as(&served, &a, "DELETE", place.trim_end_matches("/content"), "").status, 204);
 }

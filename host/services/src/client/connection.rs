@@ -2,9 +2,7 @@
 
 use std::{error::Error as _, io};
 
-use bytes::Bytes;
 use flowcell_contract::Failure;
-use http_body_util::Full;
 use hyper::{
     Request,
     body::Incoming,
@@ -14,6 +12,7 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use tokio::task::AbortHandle;
 
+use super::body::Sending;
 use crate::{code, egress};
 
 /// Maximum number of headers of an answer.
@@ -23,7 +22,7 @@ const MAX_HEAD_BYTES: usize = 64 * 1024;
 
 /// An HTTP connection. Dropping it closes it.
 pub(super) struct Connection {
-    sender: SendRequest<Full<Bytes>>,
+    sender: SendRequest<Sending>,
     driver: AbortHandle,
 }
 
@@ -32,7 +31,7 @@ pub(super) enum Exchange {
     /// The head of an answer arrived.
     Answered(response::Parts, Incoming),
     /// The exchange failed before any byte was written. The value is the request, which can be sent again.
-    Unsent(Box<Request<Full<Bytes>>>),
+    Unsent(Box<Request<Sending>>),
     /// The exchange failed after bytes may have been written.
     Failed(Failure),
 }
@@ -56,7 +55,7 @@ impl Connection {
         self.sender.is_closed()
     }
 
-    pub(super) async fn exchange(&mut self, request: Request<Full<Bytes>>) -> Exchange {
+    pub(super) async fn exchange(&mut self, request: Request<Sending>) -> Exchange {
         match self.sender.try_send_request(request).await {
             Ok(answer) => {
                 let (head, body) = answer.into_parts();

@@ -21,6 +21,19 @@ use super::{
 };
 use crate::code;
 
+/// Size in bytes of the parts in which a file is read.
+const PART_BYTES: usize = 64 << 10;
+
+/// Returns the part of a content at an offset, and nothing at the end.
+pub(super) type ReadPart<'a> = &'a mut dyn FnMut(u64) -> Result<Vec<u8>, Failure>;
+
+/// A content to write.
+pub(super) struct Source<'a> {
+    /// The size in bytes.
+    pub(super) size: u64,
+    pub(super) part: ReadPart<'a>,
+}
+
 /// An open folder of a tenant.
 pub(super) struct Access {
     pub(super) dir: Dir,
@@ -39,6 +52,21 @@ pub(super) struct Entry {
 impl Access {
     /// Returns the content of a file of at most `limit` bytes.
     pub(super) fn read(&self, path: &FilePath, limit: u64) -> Result<Vec<u8>, Failure> {
+        let mut bytes = Vec::new();
+        self.read_parts(path, limit, |part| {
+            bytes.extend_from_slice(part);
+            Ok(())
+        })?;
+        Ok(bytes)
+    }
+
+    /// Reads a file of at most `limit` bytes in parts.
+    pub(super) fn read_parts(
+        &self,
+        path: &FilePath,
+        limit: u64,
+        mut take: impl FnMut(&[u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         let (dir, name) = self.parent(path)?;
         let mut options = OpenOptions::new();
         // Opening a pipe must not wait for its writer.
@@ -55,16 +83,37 @@ impl Access {
                 format!("`{path}` has several names (hard links), so it cannot be read"),
             ));
         }
-        let mut bytes = Vec::with_capacity(usize::try_from(metadata.len().min(limit)).unwrap_or_default());
-        file.take(limit + 1).read_to_end(&mut bytes).map_err(|error| failed(&path.to_string(), &error))?;
-        if bytes.len() as u64 > limit { Err(too_large(path, limit)) } else { Ok(bytes) }
+        if metadata.len() > limit {
+            return Err(too_large(path, limit));
+        }
+        let (mut file, mut buffer, mut size) = (file, vec![0; PART_BYTES], 0);
+        loop {
+            let read = match file.read(&mut buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                read => read.map_err(|error| failed(&path.to_string(), &error))?,
+            };
+            // The file may grow while it is read.
+            size += read as u64;
+            if size > limit {
+                return Err(too_large(path, limit));
+            }
+            if read == 0 {
+                return Ok(());
+            }
+            take(&buffer[..read])?;
+        }
     }
 
     /// Replaces or creates a file, and creates its missing folders. The name of the temporary file derives from `key`,
     /// the idempotency key of the call. So a repeated call replaces the temporary file that an interrupted one has
     /// left.
-    pub(super) fn write(&self, path: &FilePath, bytes: &[u8], key: &str, quota: &Quota) -> Result<(), Failure> {
-        let size = bytes.len() as u64;
+    pub(super) fn write(
+        &self,
+        path: &FilePath,
+        Source { size, part }: Source<'_>,
+        key: &str,
+        quota: &Quota,
+    ) -> Result<(), Failure> {
         if size > self.limits.file {
             return Err(too_large(path, self.limits.file));
         }
@@ -76,7 +125,7 @@ impl Access {
         // The old file exists until the new one takes its name.
         let new = Used { bytes: size, entries: self.count_missing(path) };
         quota.take(&self.dir, new, &self.limits)?;
-        let written = self.replace(path, bytes, key);
+        let written = self.replace(path, part, key);
         quota.give_back(match &written {
             Ok(()) => Used { bytes: old, entries: 0 },
             Err(_) => new,
@@ -95,7 +144,7 @@ impl Access {
         (names.len() - there) as u64
     }
 
-    fn replace(&self, path: &FilePath, bytes: &[u8], key: &str) -> Result<(), Failure> {
+    fn replace(&self, path: &FilePath, part: ReadPart<'_>, key: &str) -> Result<(), Failure> {
         let Some((folders, name)) = path.split() else { return Err(not_a_file(path)) };
         let wrong = |error: &io::Error| failed(&path.to_string(), error);
         let mut dir = self.dir.try_clone().map_err(|error| wrong(&error))?;
@@ -103,14 +152,15 @@ impl Access {
             dir = open_or_make(&dir, folder).map_err(|error| open_failure(&dir, folder, path, &error))?;
         }
         let new = format!("{}-{key}.new", path::RESERVED_PREFIX);
-        let written = write_new(&dir, &new, bytes).and_then(|()| dir.rename(&new, &dir, name));
+        let mut unreadable = None;
+        let written = write_new(&dir, &new, part, &mut unreadable).and_then(|()| dir.rename(&new, &dir, name));
         match written {
             // Syncing the folder puts the name on stable storage.
             Ok(()) => sync(&dir).map_err(|error| wrong(&error)),
             Err(error) => {
                 // If the file cannot be removed, it stays hidden until a repeated call replaces it.
                 let _ = dir.remove_file(&new);
-                Err(open_failure(&dir, name, path, &error))
+                Err(unreadable.unwrap_or_else(|| open_failure(&dir, name, path, &error)))
             }
         }
     }
@@ -259,12 +309,23 @@ impl Entry {
     }
 }
 
-fn write_new(dir: &Dir, name: &str, bytes: &[u8]) -> io::Result<()> {
+/// Writes a new file in parts. Sets `unreadable` if its content cannot be read.
+fn write_new(dir: &Dir, name: &str, part: ReadPart<'_>, unreadable: &mut Option<Failure>) -> io::Result<()> {
     // An interrupted call may have left this file.
     let _ = dir.remove_file(name);
     let mut file = dir.open_with(name, OpenOptions::new().write(true).create_new(true))?;
-    file.write_all(bytes)?;
-    file.sync_all()
+    let mut offset = 0;
+    loop {
+        let bytes = part(offset).map_err(|failure| {
+            *unreadable = Some(failure);
+            io::Error::other("the content cannot be read")
+        })?;
+        if bytes.is_empty() {
+            return file.sync_all();
+        }
+        file.write_all(&bytes)?;
+        offset += bytes.len() as u64;
+    }
 }
 
 fn sync(dir: &Dir) -> io::Result<()> {

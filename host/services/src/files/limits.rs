@@ -1,5 +1,7 @@
 //! The limits of the capability `files`.
 
+use flowcell_contract::MAX_FILE_BYTES;
+
 /// The limits on files. The page `limits` of the manual lists the defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -17,6 +19,6 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { text: 1 << 20, file: 32 << 20, total: 1 << 30, entries: 100_000, listed: 10_000 }
+        Limits { text: 1 << 20, file: MAX_FILE_BYTES, total: 16 << 30, entries: 100_000, listed: 10_000 }
     }
 }

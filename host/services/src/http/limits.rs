@@ -5,6 +5,8 @@ use std::time::Duration;
 /// The limits of one call. [The module's page](super) lists the defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
+    /// Maximum bytes of a file that is the body of a request, and of the body of an answer that becomes a file.
+    pub file_body: u64,
     /// Maximum headers of a request.
     pub headers: usize,
     /// Maximum bytes of a request's header names and values.
@@ -29,6 +31,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
+            file_body: 32 << 20,
             headers: 64,
             header_bytes: 32 * 1024,
             request_body: 32 * 1024 * 1024,

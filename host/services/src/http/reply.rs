@@ -3,12 +3,19 @@
 use std::io::{self, Write};
 
 use flate2::write::MultiGzDecoder;
-use flowcell_contract::{BINARY, Failure, Json, Tenant, Value};
-use hyper::header::{
-    CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
+use flowcell_contract::{BINARY, BlobRef, Failure, Json, Tenant, Value};
+use hyper::{
+    StatusCode,
+    header::{
+        CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
+        TRANSFER_ENCODING,
+    },
 };
 
-use super::Limits;
+use super::{
+    Limits,
+    large::{Arrived, Arriving, too_large},
+};
 use crate::{
     client::{Answer, Body, encodings},
     code,
@@ -40,9 +47,20 @@ impl AnswerReader<'_> {
     /// Reads an answer to its end, and returns the reply of the call.
     pub(super) async fn reply(&self, answer: Answer) -> Result<Value, Failure> {
         let Answer { status, mut headers, body } = answer;
-        self.check_length(&headers)?;
         let encodings = encodings(&headers);
         let packed = self.unpack && matches!(encodings.as_str(), "gzip" | "x-gzip");
+        let announced = announced(&headers);
+        if self.has_body && self.redaction.is_empty() && (encodings.is_empty() || !self.unpack) {
+            self.check_length(announced, self.limits.file_body)?;
+            let (files, tenant, most) = (self.files, self.tenant, self.limits.file_body);
+            let arriving = Arriving { files, tenant, in_memory: self.limits.text, most, announced };
+            let body = match arriving.read(body).await? {
+                Arrived::InMemory(bytes) => self.content(&headers, bytes).await?,
+                Arrived::File(writer) => file(writer.finish(mime(&headers)).await?),
+            };
+            return Ok(self.reply_of(status, &headers, body));
+        }
+        self.check_length(announced, self.limits.answer_body as u64)?;
         let bytes = self.read(body, packed).await?;
         if self.unpack && !packed && !encodings.is_empty() && !bytes.is_empty() {
             return Err(unrequested(&self.redaction.text(&encodings)));
@@ -54,11 +72,15 @@ impl AnswerReader<'_> {
             headers.remove(CONTENT_LENGTH);
         }
         let body = self.content(&headers, bytes).await?;
-        Ok(Value::from(Json::object([
+        Ok(self.reply_of(status, &headers, body))
+    }
+
+    fn reply_of(&self, status: StatusCode, headers: &HeaderMap, body: Json) -> Value {
+        Value::from(Json::object([
             ("status", Json::from(u64::from(status.as_u16()))),
-            ("headers", self.reply_headers(&headers)),
+            ("headers", self.reply_headers(headers)),
             ("body", body),
-        ])))
+        ]))
     }
 
     /// Returns the body with secrets redacted. A text that is JSON stays JSON.
@@ -76,10 +98,9 @@ impl AnswerReader<'_> {
     }
 
     /// Refuses a body whose announced length is too large, before reading it.
-    fn check_length(&self, headers: &HeaderMap) -> Result<(), Failure> {
-        let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-        match self.has_body && length.is_some_and(|length| length > self.limits.answer_body as u64) {
-            true => Err(too_large(self.limits.answer_body)),
+    fn check_length(&self, announced: Option<u64>, limit: u64) -> Result<(), Failure> {
+        match self.has_body && announced.is_some_and(|length| length > limit) {
+            true => Err(too_large(limit)),
             false => Ok(()),
         }
     }
@@ -90,7 +111,7 @@ impl AnswerReader<'_> {
         while let Some(piece) = body.next().await? {
             received += piece.len();
             if received > self.limits.answer_body {
-                return Err(too_large(self.limits.answer_body));
+                return Err(too_large(self.limits.answer_body as u64));
             }
             sink.write(&piece)?;
         }
@@ -112,9 +133,18 @@ impl AnswerReader<'_> {
             },
             false => bytes,
         };
-        let blob = self.files.put(self.tenant, bytes, mime).await?;
-        Ok(Json::object([("file", Value::from(blob).json().clone())]))
+        Ok(file(self.files.put(self.tenant, bytes, mime).await?))
     }
+}
+
+/// Returns the body of a reply that is a file.
+fn file(blob: BlobRef) -> Json {
+    Json::object([("file", Value::from(blob).json().clone())])
+}
+
+/// Returns the length of the body that the headers announce.
+fn announced(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 /// Returns the length of a text as JSON, in bytes.
@@ -125,10 +155,6 @@ fn json_bytes(text: &str) -> usize {
         _ => 1,
     };
     2 + text.bytes().map(escaped).sum::<usize>()
-}
-
-fn too_large(limit: usize) -> Failure {
-    Failure::new(code::BODY_TOO_LARGE, format!("the body of the answer is larger than {limit} bytes"))
 }
 
 /// Receives a body in pieces, and decompresses it if necessary.
@@ -191,7 +217,7 @@ impl Sink {
     fn refused(&mut self, error: &io::Error) -> Failure {
         let capped = self.capped_mut();
         match capped.full {
-            true => too_large(capped.limit),
+            true => too_large(capped.limit as u64),
             false => Failure::new(code::PROTOCOL, format!("the body of the answer is not gzip: {error}")),
         }
     }

@@ -61,7 +61,7 @@ pub(super) fn may_change(method: &Method) -> bool {
 }
 
 /// Returns the failure for a body larger than `limit` bytes.
-pub(super) fn too_large(limit: usize) -> Failure {
+pub(super) fn too_large(limit: u64) -> Failure {
     Failure::new(code::BODY_TOO_LARGE, format!("the body of the request is larger than {limit} bytes"))
 }
 
@@ -140,12 +140,12 @@ fn content(member: Option<&Json>, limits: &Limits) -> Result<Content, Failure> {
         _ => return Err(shape()),
     };
     // A file states its size, but its content is measured again when it is loaded.
-    let size = match &content {
-        Content::Text(text) => text.len() as u64,
-        Content::File(blob) => blob.size,
-        Content::None => 0,
+    let (size, most) = match &content {
+        Content::Text(text) => (text.len() as u64, limits.request_body as u64),
+        Content::File(blob) => (blob.size, limits.file_body),
+        Content::None => (0, 0),
     };
-    if size > limits.request_body as u64 { Err(too_large(limits.request_body)) } else { Ok(content) }
+    if size > most { Err(too_large(most)) } else { Ok(content) }
 }
 
 fn timeout(member: Option<&Json>, limits: &Limits) -> Result<Duration, Failure> {

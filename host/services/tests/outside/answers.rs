@@ -190,7 +190,7 @@ async fn h15_a_gzip_bomb_stops_at_the_limit() {
 
 #[tokio::test]
 async fn bodies_above_the_limit_are_refused_with_and_without_announced_length() {
-    let limits = Limits { answer_body: 1000, ..Limits::default() };
+    let limits = Limits { answer_body: 1000, file_body: 1000, ..Limits::default() };
     let announced = answer("200 OK", &[("content-type", "text/plain")], &[b'x'; 1001]);
     let (server, kit) = answering(announced).await;
     let kit = kit.with_limits(limits.clone());

@@ -74,7 +74,7 @@ async fn an_idle_connection_is_closed_after_its_maximum_time() {
 async fn an_unfinished_body_closes_its_connection() {
     let long = answer("200 OK", &[], &[0; 100_000]);
     let server = Server::start(move |_| Reaction::Send(long.clone())).await;
-    let limits = flowcell_services::http::Limits { answer_body: 10, ..Default::default() };
+    let limits = flowcell_services::http::Limits { answer_body: 10, file_body: 10, ..Default::default() };
     let kit = Kit::local(&server.url("")).with_limits(limits);
     for number in 1..4 {
         kit.get(&server.url("/")).await.unwrap_err();

@@ -25,6 +25,13 @@ pub(crate) const LOCAL: &str = "127.0.0.0/8";
 #[derive(Default)]
 pub(crate) struct MemoryBlobs(Mutex<Vec<(Tenant, Arc<[u8]>)>>);
 
+impl MemoryBlobs {
+    /// Returns the number of stored contents.
+    pub(crate) fn count(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+}
+
 impl Blobs for MemoryBlobs {
     fn put(&self, tenant: &Tenant, bytes: Arc<[u8]>, mime: &str) -> BlobRef {
         let mut blobs = self.0.lock().unwrap();

@@ -10,6 +10,7 @@ use clap::{Args, ValueHint};
 use flowcell::{
     Filter, FlowLibrary, Host, RunRow, Runs,
     contract::{Tenant, host_files::TENANTS_FOLDER},
+    files::CopyFileError,
     posted::PostedVersion,
     tenants::Tenants,
 };
@@ -176,10 +177,11 @@ fn export_files(host: &Host, out: &Folder) -> Result<usize, CliError> {
     let below = out.folder("files")?;
     let rows = host.files().list().map_err(wrong)?;
     for row in &rows {
-        let (_, bytes) = host.files().get(&row.file_id).map_err(wrong)?;
         let mut file = below.file(&row.file_id)?;
-        let written = file.write_all(&bytes).and_then(|()| file.flush());
-        written.map_err(|error| below.unwritable(&row.file_id, &error))?;
+        host.copy_file(&row.value(), &mut file).map_err(|error| match error {
+            CopyFileError::File(error) => wrong(error),
+            CopyFileError::Write(error) => below.unwritable(&row.file_id, &error),
+        })?;
         out.write_line(&mut index, "files.jsonl", row)?;
     }
     index.flush().map_err(|error| out.unwritable("files.jsonl", &error))?;

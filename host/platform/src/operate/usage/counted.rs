@@ -4,8 +4,8 @@
 use std::{future::ready, sync::Arc};
 
 use flowcell_contract::{
-    Admission, Attempt, BlobRef, Blobs, Call, Caller, Calls, Capability, Digest, Failure, Json, NodeRunner, Outgoing,
-    RunId, StepResult, Tenant, Value,
+    Admission, Attempt, BlobRef, BlobWriter, Blobs, Call, Caller, Calls, Capability, Digest, Failure, Json, NodeRunner,
+    Outgoing, RunId, StepResult, Tenant, Value,
 };
 use flowcell_engine::Engine;
 use flowcell_runtime::ports::{Entry, Journal, Record, StoreError, Unit};
@@ -78,6 +78,50 @@ impl Blobs for CountedBlobs {
 
     fn get(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<Arc<[u8]>>, Failure> {
         self.blobs.get(tenant, blob)
+    }
+
+    fn size(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<u64>, Failure> {
+        self.blobs.size(tenant, blob)
+    }
+
+    fn read_part(
+        &self,
+        tenant: &Tenant,
+        blob: &BlobRef,
+        offset: u64,
+        length: usize,
+    ) -> Result<Option<Vec<u8>>, Failure> {
+        self.blobs.read_part(tenant, blob, offset, length)
+    }
+
+    fn writer(self: Arc<Self>, tenant: &Tenant) -> Result<Box<dyn BlobWriter>, Failure> {
+        let writer = self.blobs.clone().writer(tenant)?;
+        Ok(Box::new(CountedWriter { writer, tenant: tenant.clone(), usage: self.usage.clone() }))
+    }
+}
+
+/// A file that counts its bytes when it is finished.
+struct CountedWriter {
+    writer: Box<dyn BlobWriter>,
+    tenant: Tenant,
+    usage: Usage,
+}
+
+impl BlobWriter for CountedWriter {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.writer.write(bytes)
+    }
+
+    fn size(&self) -> u64 {
+        self.writer.size()
+    }
+
+    fn finish(self: Box<Self>, mime: &str) -> Result<BlobRef, Failure> {
+        if self.usage.counts() {
+            let bytes = self.writer.size();
+            self.usage.count(&self.tenant, |used| used.written_bytes += bytes);
+        }
+        self.writer.finish(mime)
     }
 }
 
