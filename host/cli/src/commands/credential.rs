@@ -64,7 +64,7 @@ pub(crate) struct SetArgs {
     settings: Vec<Setting>,
     /// Another secret than the main one, such as `refreshToken=env:TOKEN` or `sessionToken=file:PATH`; may be repeated
     #[arg(long = "secret", value_name = "NAME=KEY")]
-    secrets: Vec<OtherSecret>,
+    secrets: Vec<String>,
     /// Read the main secret from this environment variable instead of standard input
     #[arg(long, value_name = "VARIABLE")]
     from_env: Option<String>,
@@ -103,19 +103,14 @@ impl FromStr for Setting {
     }
 }
 
-/// Another secret: `NAME=env:VARIABLE` or `NAME=file:PATH`.
-#[derive(Clone)]
-struct OtherSecret(String, KeySource);
-
-impl FromStr for OtherSecret {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<OtherSecret, String> {
-        let parts = text.split_once('=').filter(|(name, _)| !name.is_empty());
-        // The text may be the secret itself, so the error does not quote it.
-        let (name, source) = parts.ok_or("write `NAME=env:VARIABLE` or `NAME=file:PATH`")?;
-        Ok(OtherSecret(name.to_owned(), source.parse()?))
-    }
+/// Reads another secret, `NAME=env:VARIABLE` or `NAME=file:PATH`. The text may be the secret itself, so no error has it. That
+/// is why the parser of the command line does not read it.
+fn other_secret(text: &str) -> Result<(String, Hidden), CliError> {
+    let wrong = || CliError::wrong("write `--secret NAME=env:VARIABLE` or `--secret NAME=file:PATH`");
+    let (name, source) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(wrong)?;
+    let source: KeySource = source.parse().map_err(|_| wrong())?;
+    let value = source.read().map_err(|error| CliError::wrong(error.to_string()))?;
+    Ok((name.to_owned(), Hidden::from(value.trim_end_matches(['\r', '\n']).to_owned())))
 }
 
 pub(super) fn execute(command: CredentialCommand, terminal: Terminal) -> Result<Exit, CliError> {
@@ -137,11 +132,8 @@ impl SetArgs {
         let SetArgs { name, kind, origins, settings, secrets, from_env, owner } = self;
         let settings = members(settings)?;
         let read = Settings::parse(&kind, settings.clone()).map_err(CliError::wrong)?;
-        let mut all: BTreeMap<String, Hidden> = BTreeMap::new();
-        for OtherSecret(name, source) in secrets {
-            let value = source.read().map_err(|error| CliError::wrong(error.to_string()))?;
-            all.insert(name, Hidden::from(value.trim_end_matches(['\r', '\n']).to_owned()));
-        }
+        let secrets = secrets.iter().map(|text| other_secret(text));
+        let mut all = secrets.collect::<Result<BTreeMap<String, Hidden>, _>>()?;
         // A public client has no main secret.
         if let Some((main, _)) = read.secret_names().first()
             && !all.contains_key(*main)

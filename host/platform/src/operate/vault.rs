@@ -47,7 +47,7 @@ use crate::operate::{
 
 pub(crate) use self::key::{KeyPlace, write_new as write_private};
 pub use self::{
-    credential::{CredentialRow, MAX_CREDENTIALS, NewCredential, TokenRow},
+    credential::{CredentialRow, NewCredential, TokenRow},
     error::VaultError,
     hidden::Hidden,
     key::{KEY_FILE, KeySource, check_keys, exposure_warning, open_to_others},
@@ -61,6 +61,8 @@ use self::{
 
 /// Maximum number of secrets of a tenant.
 pub const MAX_SECRETS: usize = 1_000;
+/// Maximum number of credentials of a tenant.
+pub const MAX_CREDENTIALS: usize = 500;
 /// Maximum size in bytes of a secret.
 pub const MAX_VALUE: usize = 64 * 1024;
 /// Minimum size of a secret in bytes. Texts are searched for secrets, and a shorter one would match too many of them.

@@ -17,12 +17,12 @@ const MAX_PATTERN: usize = 1_000;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Algorithm {
-    /// HMAC-SHA256.
+    /// The hash SHA-256, which most servers use.
     #[default]
     Sha256,
-    /// HMAC-SHA1, for servers that have no other one.
+    /// The hash SHA-1, for servers that have no other one.
     Sha1,
-    /// HMAC-SHA512.
+    /// The hash SHA-512, whose signatures are twice as long.
     Sha512,
 }
 

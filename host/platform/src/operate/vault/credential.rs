@@ -18,14 +18,12 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::{
-    MAX_WRITE_TRIES, Vault, VaultError, parse_origins,
+    MAX_CREDENTIALS, MAX_WRITE_TRIES, Vault, VaultError, parse_origins,
     row::SealedRow,
     seal::{self, KeyBytes, Sealed},
 };
 use crate::operate::audit::Outcome;
 
-/// Maximum number of credentials of a tenant.
-pub const MAX_CREDENTIALS: usize = 500;
 /// The time between two looks at the tokens that another process renews.
 const PAUSE: Duration = Duration::from_millis(100);
 

@@ -1,6 +1,9 @@
 //! A server with two tenants, and the objects of one of them.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    io::BufReader,
+    sync::{Arc, Mutex},
+};
 
 use flowcell_platform::tenants::Tenants;
 use flowcell_server::{
@@ -11,7 +14,7 @@ use flowcell_server::{
 use serde_json::{Value, json};
 
 use crate::{
-    client::{Answer, Served, ask},
+    client::{Answer, Served, connect_from, read, send},
     samples::{asks, hello},
 };
 
@@ -137,11 +140,25 @@ pub(super) fn request(route: &Route, name: &str) -> (String, Value) {
 
 /// Sends a request with these headers. A request for a WebSocket gets the headers of an upgrade.
 pub(super) fn ask_with(served: &Served, method: &str, path: &str, headers: &[(&str, &str)], body: &Value) -> Answer {
+    ask_from("127.0.0.1", served, method, path, headers, body)
+}
+
+/// Sends such a request from a local address.
+pub(super) fn ask_from(
+    from: &str,
+    served: &Served,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &Value,
+) -> Answer {
     let mut headers = headers.to_vec();
     if path.ends_with("/socket") {
         headers.extend([("Upgrade", "websocket"), ("Connection", "upgrade"), ("Sec-WebSocket-Version", "13")]);
         headers.push(("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="));
     }
     let body = if body.is_null() { String::new() } else { body.to_string() };
-    ask(served.address, method, path, &headers, &body)
+    let stream = connect_from(from, served.address);
+    send(&stream, served.address, method, path, &headers, &body);
+    read(&mut BufReader::new(stream))
 }
