@@ -50,7 +50,7 @@ fn thrown_values_are_reported_with_their_place() {
         ),
         (
             "const a = () => b;\na();\nconst b = 1;\nfunction run() {}",
-            "ReferenceError: a variable is used before the line",
+            "ReferenceError: b is not defined (source:1:17)",
         ),
         ("export async function run() {\n  await 1;\n  throw new RangeError('far');\n}", "RangeError: far (source:3:"),
         (
