@@ -25,8 +25,8 @@ pub(super) struct Rewriter<'a> {
 
 impl Rewriter<'_> {
     /// Returns the bytes of an item in the text; `None` if they are not certain, or if a comment stands among them, or a tag
-    /// such as `!!map` or the sign of a text in lines before them. The next item begins at `next`, so that a quote which ends nowhere is not sought in the
-    /// whole text.
+    /// such as `!!map` or the sign of a text in lines before them. The next item begins at `next`, so that a quote which
+    /// ends nowhere is not sought in the whole text.
     pub(super) fn range(&self, item: &Tree, next: usize) -> Option<Range<usize>> {
         let start = item.span.start;
         let end = end_of(self.text.get(..next)?, item)?;
