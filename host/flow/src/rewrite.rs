@@ -110,7 +110,8 @@ pub fn rewrite_edges(source: &Source, form: EdgeForm, graph: &Graph) -> Rewritte
     for (part, tree) in written.iter().enumerate() {
         let mut graphs = Vec::new();
         collect_graphs(tree, &mut graphs);
-        for graph in graphs {
+        // Of two lists that are added at the same place, that of the inner body stands first.
+        for graph in graphs.into_iter().rev() {
             if form == EdgeForm::Long {
                 let moved = move_edges(&rewriter, graph, &mut diagnostics);
                 rewritten.changed += moved.edges;

@@ -25,14 +25,14 @@ pub(super) struct Rewriter<'a> {
 
 impl Rewriter<'_> {
     /// Returns the bytes of an item in the text; `None` if they are not certain, or if a comment stands among them, or a tag
-    /// such as `!!map` before them. The next item begins at `next`, so that a quote which ends nowhere is not sought in the
-    /// whole text.
+    /// such as `!!map` or the sign of a text in lines before them. The next item begins at `next`, so that a quote which
+    /// ends nowhere is not sought in the whole text.
     pub(super) fn range(&self, item: &Tree, next: usize) -> Option<Range<usize>> {
         let start = item.span.start;
         let end = end_of(self.text.get(..next)?, item)?;
         let written = self.text.get(start..end)?;
         let before = self.text[..start].trim_end().rsplit([' ', '\t', '\n', ',', '[', '{']).next();
-        let has_tag = before.is_some_and(|before| before.starts_with('!'));
+        let has_tag = before.is_some_and(|before| before.starts_with(['!', '>', '|']));
         let read = yaml::parse(&indented(written, item.span.column));
         let is_certain = !has_comment(written) && !has_tag && read.is_ok_and(|read| read.json() == item.json());
         is_certain.then_some(start..end)

@@ -48,10 +48,7 @@ fn thrown_values_are_reported_with_their_place() {
             "export function run() {\n  const n = later();\n  return total + n;\n  const total = 1;\n}\nconst later = () => 1;",
             "ReferenceError: `total` is used before the line that declares it (source:3:10)",
         ),
-        (
-            "const a = () => b;\na();\nconst b = 1;\nfunction run() {}",
-            "ReferenceError: a variable is used before the line",
-        ),
+        ("const a = () => b;\na();\nconst b = 1;\nfunction run() {}", "ReferenceError: b is not defined (source:1:17)"),
         ("export async function run() {\n  await 1;\n  throw new RangeError('far');\n}", "RangeError: far (source:3:"),
         (
             "class Own extends Error { name = 'Own' }\nexport function run() { throw new Own('mine') }",
