@@ -79,7 +79,7 @@ fn coroutines_resume_in_the_recorded_order_after_a_crash() {
             {
                 assert!(Command::new("kill").args(["-9", &process.to_string()]).status().unwrap().success());
             }
-            answer("200 OK", &[], path(seen).trim_start_matches('/'))
+            answer("200 OK", &[("content-type", "text/plain")], path(seen).trim_start_matches('/'))
         });
         let base = server.origin();
         let flow = json!({ "flow": { "name": "relay", "outputs": { "all": "{{ relay }}" } }, "nodes": [{
@@ -224,7 +224,7 @@ fn packages_of_requirements_are_vendored_once_and_used() {
     let told = kit::stderr(&built);
     assert!(built.status.success(), "{told}");
     assert!(told.contains("jinja2 3.1.6") || told.contains("Jinja2 3.1.6"), "{told}");
-    assert!(told.contains("left out native code, which a pack cannot run: _speedups"), "{told}");
+    assert!(told.contains("left out native code, which a pack cannot run: _speedups."), "{told}");
     let server = Server::start(|seen, _| reply(seen));
     let given = run(&project, "market.web", &server, &[]).unwrap();
     let base = server.origin();

@@ -23,7 +23,7 @@ const PIP: Tool = Tool { program: "pip", beside: &[".venv/bin", ".venv/Scripts"]
 /// Tags of packages that run in a pack: without native code.
 const PURE_TAGS: [&str; 6] = ["--implementation", "py", "--abi", "none", "--platform", "any"];
 /// The same, and tags of a usual machine, for packages whose native code can be left out.
-const ALL_TAGS: [&str; 10] = [
+const ALL_TAGS: [&str; 14] = [
     "--implementation",
     "cp",
     "--abi",
@@ -32,6 +32,10 @@ const ALL_TAGS: [&str; 10] = [
     "none",
     "--platform",
     "manylinux2014_x86_64",
+    "--platform",
+    "manylinux_2_28_x86_64",
+    "--platform",
+    "manylinux_2_34_x86_64",
     "--platform",
     "any",
 ];
@@ -205,6 +209,7 @@ fn install(project: &Project, folder: &Path, lock: &str) -> Result<Vec<String>, 
     PIP.run(command)?;
     let mut removed = Vec::new();
     remove_native(new.path(), &mut removed).map_err(|error| failed(&error))?;
+    removed.sort();
     // Programs of packages do not run in a pack.
     _ = fs::remove_dir_all(new.path().join("bin"));
     write(&new.path().join(STAMP), lock)?;
