@@ -24,7 +24,8 @@ fn every_sdk_passes_the_same_cases() {
         let told = kit::stderr(&tested);
         assert!(tested.status.success(), "{language:?}: {told}");
         assert!(told.contains("37 cases, 0 failed"), "{language:?}: {told}");
-        let checked = conformance(&project, &["dist/conform.wasm", "--cases", "cases", "--rounds", "16"]);
+        let checked =
+            conformance(&project, &["dist/conform.wasm", "--cases", "cases", "--rounds", "8", "--cuts", &cuts()]);
         assert_eq!(failed(&checked), Vec::<String>::new(), "{language:?}: {checked:#}");
         let run = |node: &str| {
             let mut command = flowcell(&project);
@@ -39,6 +40,11 @@ fn every_sdk_passes_the_same_cases() {
             assert!(stack.contains("crash") && stack.contains("nodes"), "{language:?}: {crashed}");
         }
     }
+}
+
+/// Returns the number of cuts of each run. `FLOWCELL_TEST_SCALE` multiplies it.
+pub(crate) fn cuts() -> String {
+    (3 * kit::scale()).to_string()
 }
 
 /// Returns the result of `flowcell node conformance` with these arguments.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     authors::{
-        conformance::{conformance, failed},
+        conformance::{conformance, cuts, failed},
         language::{Language, done, flowcell, project},
     },
     kit,
@@ -22,7 +22,7 @@ fn a_new_project_is_built_tested_and_run_in_every_language() {
         assert!(told.contains("6 cases, 0 failed"), "{language:?}: {told}");
         let results = fs::read_to_string(project.join("results.xml")).unwrap();
         assert!(results.contains(r#"<testcase classname="shop.approve" name="nobody answers for a day""#), "{results}");
-        let checked = conformance(&project, &["dist/shop.wasm"]);
+        let checked = conformance(&project, &["dist/shop.wasm", "--rounds", "16", "--cuts", &cuts()]);
         assert_eq!(failed(&checked), Vec::<String>::new(), "{language:?}: {checked:#}");
         let ran = done(flowcell(&project).args(["node", "run", "shop.greet", "-i", "name=Ada", "--packs", "dist"]));
         assert_eq!(serde_json::from_str::<Value>(&ran).unwrap(), json!({ "text": "Hello Ada" }), "{language:?}");

@@ -38,6 +38,9 @@ pub(super) struct ConformanceArgs {
     /// The number of generated inputs for each node type, 0 to 10000
     #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u64).range(0..=10_000))]
     rounds: u64,
+    /// The number of events of a run after which it is cut, and cancelled, spread over all, 0 to 1000
+    #[arg(long, value_name = "N", default_value = "12", value_parser = clap::value_parser!(u16).range(0..=1_000))]
+    cuts: u16,
     /// The real time of one run in milliseconds, 1 to 60000
     #[arg(long, value_name = "MS", default_value = "5000", value_parser = clap::value_parser!(u64).range(1..=60_000))]
     timeout_ms: u64,
@@ -80,6 +83,7 @@ pub(super) fn execute(args: &ConformanceArgs) -> Result<Exit, CliError> {
             cases: args.cases.as_deref(),
             seed: args.seed,
             rounds: args.rounds,
+            cuts: args.cuts.into(),
             limit: Duration::from_millis(args.timeout_ms),
         };
         block_on(trials.perform(&mut findings))??;

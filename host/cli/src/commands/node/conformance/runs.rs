@@ -25,8 +25,8 @@ use crate::{
     },
 };
 
-/// Maximum number of cuts of the run of a case, and of cancels.
-const MAX_CUTS: usize = 12;
+/// Events whose place depends on the time at which the answer of a call arrives.
+const OF_ANSWERS: [&str; 6] = ["call:error", "call:held", "call:repeated", "call:result", "task:busy", "task:idle"];
 /// Maximum number of members of an input that get values of other types.
 const MAX_MEMBERS: usize = 16;
 /// Maximum number of characters of an input in a finding.
@@ -40,6 +40,8 @@ pub(super) struct Trials<'a> {
     pub(super) cases: Option<&'a Path>,
     pub(super) seed: u64,
     pub(super) rounds: u64,
+    /// Maximum number of cuts of the run of a case, and of cancels.
+    pub(super) cuts: usize,
     /// The real time of one run.
     pub(super) limit: Duration,
 }
@@ -127,9 +129,9 @@ impl Trials<'_> {
         let again = trial::run(self.host, flow, case, self.limit, None).await?;
         // What is sent to a run arrives between any two of its events.
         let is_sent_to = !case.emit.is_empty() || !case.messages.is_empty();
-        let (compared, compared_again) = if is_sent_to { (&[][..], &[][..]) } else { (&events[..], &again.events[..]) };
+        let compared = |events: &[Json]| if is_sent_to { Vec::new() } else { of_the_node(events) };
         findings.try_one(Check::Deterministic);
-        if let Some(why) = difference(&end, compared, &End::of(again.end), compared_again) {
+        if let Some(why) = difference(&end, &compared(&events), &End::of(again.end), &compared(&again.events)) {
             findings.fail(Check::Deterministic, subject, why);
         }
         if is_sent_to {
@@ -184,7 +186,7 @@ impl Trials<'_> {
         events: usize,
         findings: &mut Findings,
     ) -> Result<(), CliError> {
-        for after in spread(events) {
+        for after in spread(events, self.cuts) {
             findings.try_one(Check::Replay);
             let end = trial::run_with_cut(self.host, &trial.flow, trial.case, self.limit, after).await?;
             let end = End::of(end);
@@ -199,7 +201,7 @@ impl Trials<'_> {
 
     /// Cancels the run of a case after events. A run may end before the command arrives.
     async fn cancel(&self, trial: &Trial<'_>, events: usize, findings: &mut Findings) -> Result<(), CliError> {
-        for after in spread(events) {
+        for after in spread(events, self.cuts) {
             findings.try_one(Check::Cancel);
             let end = trial::run_with_cancel(self.host, &trial.flow, trial.case, self.limit, after).await?;
             let end = End::of(end);
@@ -316,6 +318,16 @@ fn check_failure(node: &NodeType, subject: &str, failure: &Failure, findings: &m
     }
 }
 
+/// Returns the type of an event.
+fn kind(event: &Json) -> &str {
+    event.get("type").and_then(Json::as_str).unwrap_or_default()
+}
+
+/// Returns the events whose order follows from the node alone.
+fn of_the_node(events: &[Json]) -> Vec<Json> {
+    events.iter().filter(|event| !OF_ANSWERS.contains(&kind(event))).cloned().collect()
+}
+
 /// Returns a sentence about the first difference of two runs, or `None` if they are equal.
 fn difference(one: &End, events: &[Json], other: &End, other_events: &[Json]) -> Option<String> {
     if one != other {
@@ -330,14 +342,13 @@ fn difference(one: &End, events: &[Json], other: &End, other_events: &[Json]) ->
 /// Returns the number of events that a run also has if no answer comes and no time passes: those up to its first pause, and
 /// one more, which [`spread`] leaves out.
 fn reached(events: &[Json]) -> usize {
-    let is_pause = |event: &Json| event.get("type").and_then(Json::as_str) == Some("task:paused");
-    events.iter().position(is_pause).map_or(events.len(), |at| at + 2)
+    events.iter().position(|event| kind(event) == "task:paused").map_or(events.len(), |at| at + 2)
 }
 
-/// Returns at most [`MAX_CUTS`] numbers of events, spread from the first one to the last but one.
-fn spread(events: usize) -> Vec<usize> {
-    let last = events.saturating_sub(1);
-    let step = last.div_ceil(MAX_CUTS).max(1);
+/// Returns at most `most` numbers of events, spread from the first one to the last but one.
+fn spread(events: usize, most: usize) -> Vec<usize> {
+    let last = if most == 0 { 0 } else { events.saturating_sub(1) };
+    let step = last.div_ceil(most.max(1)).max(1);
     (1..=last).step_by(step).collect()
 }
 
@@ -382,19 +393,20 @@ mod tests {
 
     #[test]
     fn cuts_are_spread_over_the_events() {
-        assert_eq!(spread(0), Vec::<usize>::new());
-        assert_eq!(spread(1), Vec::<usize>::new());
-        assert_eq!(spread(4), [1, 2, 3]);
-        let many = spread(1_000);
-        assert!(many.len() <= MAX_CUTS && many[0] == 1 && many.iter().all(|after| *after < 1_000), "{many:?}");
+        for (events, most) in [(0, 12), (1, 12), (9, 0)] {
+            assert_eq!(spread(events, most), Vec::<usize>::new());
+        }
+        assert_eq!(spread(4, 12), [1, 2, 3]);
+        let many = spread(1_000, 12);
+        assert!(many.len() <= 12 && many[0] == 1 && many.iter().all(|after| *after < 1_000), "{many:?}");
     }
 
     #[test]
     fn a_cancelled_run_goes_no_further_than_its_first_pause() {
         let event = |kind: &str| Json::object([("type", Json::from(kind))]);
         let events = ["run:start", "task:paused", "task:woken", "task:paused", "run:end"].map(event);
-        assert_eq!(spread(reached(&events)), [1, 2]);
-        assert_eq!(spread(reached(&events[..1])), Vec::<usize>::new());
+        assert_eq!(spread(reached(&events), 12), [1, 2]);
+        assert_eq!(spread(reached(&events[..1]), 12), Vec::<usize>::new());
     }
 
     #[test]
