@@ -31,12 +31,13 @@ use futures_util::future::BoxFuture;
 
 pub(crate) use self::apply::{Applied, apply, check_free};
 pub use self::{
-    oauth2::{Authorization, Pkce, read_redirect},
+    hmac::HmacSettings,
+    oauth2::{Authorization, Pkce, Token, read_redirect},
     settings::{
-        Grant, HmacSettings, MAX_SECRET_BYTES, MAX_SETTINGS_BYTES, MIN_SECRET_BYTES, OAuth2Settings, SecretMembers,
-        Settings, SigV4Settings,
+        Grant, MAX_SECRET_BYTES, MAX_SETTINGS_BYTES, MIN_SECRET_BYTES, OAuth2Settings, SecretMembers, Settings,
+        SigV4Settings,
     },
-    tokens::{REFRESH_LEASE_MS, RefreshFailure, Token, TokenState},
+    tokens::{REFRESH_LEASE_MS, RefreshFailure, TokenState},
 };
 use crate::{
     client::Client,

@@ -1,8 +1,6 @@
 //! `flowcell console`: prints a link that opens the console of a running server, and logs its browser in. The server has the
 //! store of this machine, or is one elsewhere with a stored login.
 
-use std::process::Command;
-
 use clap::Args;
 use flowcell::{
     Host, RunId,
@@ -19,7 +17,7 @@ use crate::{
     options::{PackArgs, StoreArgs, StoreLocation},
     output::put_line,
     owner::{ask_for_result, refused, require_durable},
-    remote::ServerAddress,
+    remote::{ServerAddress, browser},
     terminal::Terminal,
 };
 
@@ -52,7 +50,7 @@ pub(super) fn execute(args: &ConsoleArgs, terminal: Terminal) -> Result<Exit, Cl
     };
     put_line(&link)?;
     if args.open {
-        open(&link, terminal);
+        browser::open(&link, terminal);
     }
     Ok(Exit::Good)
 }
@@ -110,15 +108,6 @@ fn link(url: &str, code: Option<&str>) -> String {
     match code {
         Some(code) => format!("{url}/console/login#{code}"),
         None => format!("{url}/console"),
-    }
-}
-
-/// Opens a link in a browser. If that fails, says so; the link is printed.
-pub(super) fn open(link: &str, terminal: Terminal) {
-    let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
-    let opened = Command::new(program).arg(link).status();
-    if !opened.is_ok_and(|status| status.success()) {
-        terminal.warn(&format!("cannot open a browser with `{program}`; open the link yourself"));
     }
 }
 

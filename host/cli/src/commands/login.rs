@@ -13,12 +13,11 @@ use flowcell::{pkce, shape::time, vault::Hidden};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::console::open;
 use crate::{
     cli_error::{CliError, Exit},
     output::{put_json, put_line},
     remote::{
-        Server, ServerAddress, absolute,
+        Server, ServerAddress, absolute, browser,
         logins::{Logins, StoredLogin},
         loopback::{Loopback, Returned},
         read_file,
@@ -206,7 +205,7 @@ async fn by_browser(address: &ServerAddress, args: &LoginArgs, terminal: Termina
     terminal.say("open this link in a browser on this machine, sign in, and allow the login:");
     terminal.say(link.as_str());
     if !args.no_browser {
-        open(link.as_str(), terminal);
+        browser::open(link.as_str(), terminal);
     }
     match loopback.wait().await {
         Some(Returned::Code(code)) => Ok(json!({ "proof": code.text(), "verifier": verifier })),

@@ -46,12 +46,15 @@ fn served() -> Served {
 
 #[test]
 fn h1_every_route_requires_its_scope() {
-    let served = served();
     let known = Tokens::new().0;
     let credentials: Vec<Option<&str>> =
         known.keys().map(|token| Some(token.as_str())).chain([None, Some("stolen")]).collect();
-    let mut cells = 0;
-    for route in routes() {
+    let (mut cells, mut served) = (0, served());
+    for (index, route) in routes().into_iter().enumerate() {
+        // A server answers at most 100 unknown tokens of an address in a minute with 401.
+        if index > 0 && index % 50 == 0 {
+            served = self::served();
+        }
         // The path names objects that do not exist, so the request changes nothing.
         let path = route.path.replace("{id}", "none").replace(['{', '}'], "");
         // An invalid cursor, because a stream of notices does not end.

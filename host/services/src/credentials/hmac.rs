@@ -4,7 +4,6 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use ring::{digest, hmac};
 use serde::{Deserialize, Serialize};
 
-use super::HmacSettings;
 use crate::{client::Message, egress::Destination};
 
 /// Stands for the signature in the value of the header.
@@ -35,6 +34,33 @@ pub enum Encoding {
     Hex,
     /// Base64 with padding.
     Base64,
+}
+
+/// The settings of a credential of the kind `hmac`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HmacSettings {
+    /// The header with the signature.
+    pub header: String,
+    /// The value of the header, in which `{signature}` stands for the signature.
+    #[serde(default = "signature_alone")]
+    pub value: String,
+    /// The signed text. `{method}`, `{path}`, `{query}`, `{target}`, `{host}`, `{body}`, `{bodySha256}` and `{timestamp}` in
+    /// it stand for parts of the request.
+    pub message: String,
+    /// The hash: `sha256`, `sha1` or `sha512`.
+    #[serde(default)]
+    pub algorithm: Algorithm,
+    /// The form of the signature: `hex` or `base64`.
+    #[serde(default)]
+    pub encoding: Encoding,
+    /// The header with the time of the signature, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timestamp_header: Option<String>,
+}
+
+fn signature_alone() -> String {
+    SIGNATURE.to_owned()
 }
 
 /// The headers of a signed request, and the signature in one of them.

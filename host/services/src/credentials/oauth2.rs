@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 use url::{Url, form_urlencoded::Serializer};
 use zeroize::Zeroizing;
 
-use super::{Grant, OAuth2Settings, SecretMembers, Token, settings::ClientAuth};
+use super::settings::{ClientAuth, Grant, OAuth2Settings, SecretMembers, parse_url};
 use crate::{
     client::{Answer, Client, Message, Progress},
     code,
@@ -37,8 +37,6 @@ const MAX_REASON: usize = 200;
 const MAX_CODE: usize = 4_096;
 /// Maximum characters of the error of an authorization server.
 const MAX_ERROR: usize = 64;
-/// Maximum bytes of a URL of an endpoint.
-const MAX_URL: usize = 2_048;
 /// Bytes of a random value of an authorization.
 const RANDOM_BYTES: usize = 32;
 
@@ -62,6 +60,17 @@ pub(super) enum Proof<'a> {
     Code(&'a Authorization),
     /// None: no person has authorized the client.
     Missing,
+}
+
+/// An access token.
+#[derive(Clone, PartialEq)]
+pub struct Token {
+    /// The token itself.
+    pub access: Zeroizing<String>,
+    /// The token that gets the next one.
+    pub refresh: Option<Zeroizing<String>>,
+    /// The time in milliseconds since 1970 at which the host renews it. `None`: when a server refuses it.
+    pub renew_at: Option<u64>,
 }
 
 /// The answer of an authorization server to a person's consent.
@@ -140,18 +149,6 @@ impl<'a> Proof<'a> {
             (_, None) => Proof::Missing,
         }
     }
-}
-
-/// Parses the URL of an endpoint. The error is a part of a sentence.
-pub(super) fn parse_url(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|error| error.to_string())?;
-    let plain = matches!(url.scheme(), "https" | "http")
-        && url.has_host()
-        && url.username().is_empty()
-        && url.password().is_none()
-        && url.fragment().is_none()
-        && text.len() <= MAX_URL;
-    if plain { Ok(url) } else { Err("write a URL such as `https://login.example.com/oauth/token`".into()) }
 }
 
 /// Asks the token endpoint for a token.

@@ -5,10 +5,14 @@ use std::{collections::BTreeMap, fmt};
 use flowcell_contract::{CredentialKind, KeyPlace};
 use hyper::header::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
+use url::Url;
 use zeroize::Zeroizing;
 
-use super::hmac;
+use super::hmac::{self, HmacSettings};
 use crate::{client::is_transfer_header, secret::check_header};
+
+/// Maximum bytes of a URL of an endpoint.
+const MAX_URL: usize = 2_048;
 
 /// Maximum bytes of the settings of a credential as JSON.
 pub const MAX_SETTINGS_BYTES: usize = 16 * 1024;
@@ -107,29 +111,6 @@ pub struct OAuth2Settings {
     pub params: BTreeMap<String, String>,
 }
 
-/// The settings of a credential of the kind `hmac`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct HmacSettings {
-    /// The header with the signature.
-    pub header: String,
-    /// The value of the header, in which `{signature}` stands for the signature.
-    #[serde(default = "signature_alone")]
-    pub value: String,
-    /// The signed text. `{method}`, `{path}`, `{query}`, `{target}`, `{host}`, `{body}`, `{bodySha256}` and `{timestamp}` in
-    /// it stand for parts of the request.
-    pub message: String,
-    /// The hash: `sha256`, `sha1` or `sha512`.
-    #[serde(default)]
-    pub algorithm: hmac::Algorithm,
-    /// The form of the signature: `hex` or `base64`.
-    #[serde(default)]
-    pub encoding: hmac::Encoding,
-    /// The header with the time of the signature, in seconds since 1970.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timestamp_header: Option<String>,
-}
-
 /// The settings of a credential of the kind `sigv4`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -142,8 +123,16 @@ pub struct SigV4Settings {
     pub service: String,
 }
 
-fn signature_alone() -> String {
-    hmac::SIGNATURE.to_owned()
+/// Parses the URL of an endpoint. The error is a part of a sentence.
+pub(super) fn parse_url(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| error.to_string())?;
+    let plain = matches!(url.scheme(), "https" | "http")
+        && url.has_host()
+        && url.username().is_empty()
+        && url.password().is_none()
+        && url.fragment().is_none()
+        && text.len() <= MAX_URL;
+    if plain { Ok(url) } else { Err("write a URL such as `https://login.example.com/oauth/token`".into()) }
 }
 
 impl SecretMembers {
@@ -325,7 +314,7 @@ impl OAuth2Settings {
         }
         for (name, url) in [("tokenUrl", Some(&self.token_url)), ("authorizeUrl", self.authorize_url.as_ref())] {
             let Some(url) = url else { continue };
-            super::oauth2::parse_url(url).map_err(|why| format!("`{name}`: {why}"))?;
+            parse_url(url).map_err(|why| format!("`{name}`: {why}"))?;
         }
         if self.client_id.is_empty() || self.client_id.contains(char::is_control) {
             return Err("`clientId` is empty, or has a control character".into());

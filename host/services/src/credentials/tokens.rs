@@ -6,7 +6,10 @@ use std::{fmt, sync::Arc};
 use flowcell_contract::{Failure, Json, Tenant};
 use zeroize::Zeroizing;
 
-use super::{Authorization, CredentialStore, OAuth2Settings, SecretMembers, blocking, oauth2};
+use super::{
+    CredentialStore, OAuth2Settings, SecretMembers, blocking,
+    oauth2::{self, Authorization, Token},
+};
 use crate::{client::Client, code};
 
 /// The time for which one process has the right to renew a token. After it, another process may try.
@@ -20,17 +23,6 @@ const REFRESH: &str = "refresh";
 
 /// Maximum number of looks at the tokens that another process renews.
 const MAX_LOOKS: usize = 600;
-
-/// An access token.
-#[derive(Clone, PartialEq)]
-pub struct Token {
-    /// The token itself.
-    pub access: Zeroizing<String>,
-    /// The token that gets the next one.
-    pub refresh: Option<Zeroizing<String>>,
-    /// The time in milliseconds since 1970 at which the host renews it. `None`: when a server refuses it.
-    pub renew_at: Option<u64>,
-}
 
 /// A failed renewal, for those who wait for its end.
 #[derive(Clone, Debug, PartialEq)]
