@@ -1,6 +1,5 @@
 //! The start of runs.
 
-mod again;
 mod definition;
 mod migrate;
 mod newer;

@@ -1,4 +1,4 @@
-//! Repeats a run: all of it, or from a node on.
+//! Repeats a run, all of it or from a node on, and continues a run whose driver was dropped.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -81,6 +81,13 @@ impl FlowRunner {
 }
 
 impl FlowRunner {
+    /// Returns a function that prepares to continue this run, once its runner was dropped, as another process would after
+    /// the end of this one: from what the store has. It works for stores in memory, too.
+    pub fn continuation(&self) -> impl Fn(RunOptions) -> Result<FlowRunner, OpenError> + use<> {
+        let (world, run_id) = (self.world.clone(), self.identity.run_id.clone());
+        move |options| FlowRunner::resume(world.clone(), run_id.clone(), options)
+    }
+
     /// Prepares a new run that repeats another one in another version of its flow. A node keeps its output if it
     /// succeeded, is unchanged, and comes after no node that runs again. All other nodes run, and so do the node in
     /// `repeat` and the nodes after it. The answers of people count as in [`FlowRunner::retry`].

@@ -160,12 +160,10 @@ enum Seen {
     Large(LargeFile),
 }
 
-impl SqliteStore {
-    fn seen(&self, tenant: &Tenant, hash: &Arc<str>) -> Option<Seen> {
-        let (visible, key) = (self.visible.lock(), (tenant.clone(), hash.clone()));
-        let bytes = visible.blobs.get(&key).cloned().map(Seen::Bytes);
-        bytes.or_else(|| visible.large.get(&key).cloned().map(Seen::Large))
-    }
+fn seen(store: &SqliteStore, tenant: &Tenant, hash: &Arc<str>) -> Option<Seen> {
+    let (visible, key) = (store.visible.lock(), (tenant.clone(), hash.clone()));
+    let bytes = visible.blobs.get(&key).cloned().map(Seen::Bytes);
+    bytes.or_else(|| visible.large.get(&key).cloned().map(Seen::Large))
 }
 
 impl Blobs for SqliteStore {
@@ -176,7 +174,7 @@ impl Blobs for SqliteStore {
     }
 
     fn get(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<Arc<[u8]>>, Failure> {
-        match self.seen(tenant, &blob.file_id) {
+        match seen(self, tenant, &blob.file_id) {
             Some(Seen::Bytes(bytes)) => Ok(Some(bytes)),
             Some(Seen::Large(file)) => whole(&self.large, (tenant, &blob.file_id), &file).map(Some),
             None => self.reader.blob(tenant, &blob.file_id),
@@ -184,7 +182,7 @@ impl Blobs for SqliteStore {
     }
 
     fn size(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<u64>, Failure> {
-        match self.seen(tenant, &blob.file_id) {
+        match seen(self, tenant, &blob.file_id) {
             Some(Seen::Bytes(bytes)) => Ok(Some(bytes.len() as u64)),
             Some(Seen::Large(file)) => Ok(Some(file.size)),
             None => self.reader.blob_size(tenant, &blob.file_id),
@@ -198,7 +196,7 @@ impl Blobs for SqliteStore {
         offset: u64,
         length: usize,
     ) -> Result<Option<Vec<u8>>, Failure> {
-        match self.seen(tenant, &blob.file_id) {
+        match seen(self, tenant, &blob.file_id) {
             Some(Seen::Bytes(bytes)) => Ok(Some(part(&bytes, offset, length).to_vec())),
             Some(Seen::Large(file)) => self.large.read((tenant, &blob.file_id), &file, offset, length).map(Some),
             None => self.reader.blob_part(tenant, &blob.file_id, offset, length),
