@@ -50,6 +50,7 @@ everywhere! {
     suite::runs_paused_by_a_quota_have_its_code_until_they_go_on
     suite::a_forgotten_run_leaves_a_tombstone
     suite::every_blob_that_a_text_names_stays
+    suite::files_are_read_in_parts
     search::a_filter_selects_what_a_naive_one_selects
     search::a_search_ends_after_its_number_of_reads
     search::long_codes_and_messages_are_cut_for_the_search

@@ -115,7 +115,9 @@ impl Reader {
         let from = i64::try_from(offset).unwrap_or(i64::MAX).saturating_add(1);
         let found = connection.prepare_cached(sql).and_then(|mut select| {
             let values = params![from, length as u64, tenant.as_str(), hash];
-            select.query_row(values, |row| row.get(0)).optional()
+            // A part of an empty content is null.
+            let part = |row: &rusqlite::Row<'_>| Ok(row.get::<_, Option<Vec<u8>>>(0)?.unwrap_or_default());
+            select.query_row(values, part).optional()
         });
         Ok(found.map_err(StoreError::from)?)
     }

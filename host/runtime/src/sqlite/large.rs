@@ -62,6 +62,12 @@ impl LargeFiles {
         self.folder.join(hex::encode(&Sha256::digest(tenant.as_str())[..DIGEST_BYTES / 2]))
     }
 
+    /// Creates a folder in this one.
+    fn make_folder(&self, within: &Path) -> io::Result<()> {
+        private::make_folder(&self.folder)?;
+        private::make_folder(within)
+    }
+
     /// Begins a file.
     pub(super) fn begin(&self) -> Draft {
         Draft {
@@ -149,14 +155,14 @@ impl LargeFiles {
         Ok(())
     }
 
-    /// Copies the files of these rows that `to` does not have yet. Skips those that are missing.
-    pub(super) fn copy(&self, to: &LargeFiles, rows: &[(Tenant, String, LargeFile)]) -> io::Result<()> {
+    /// Copies the files of these rows that `target` does not have yet. Skips those that are missing.
+    pub(super) fn copy(&self, target: &LargeFiles, rows: &[(Tenant, String, LargeFile)]) -> io::Result<()> {
         for (tenant, hash, _) in rows {
-            let (from, to, above) = (self.path(tenant, hash), to.path(tenant, hash), to.folder_of(tenant));
+            let (from, to, above) = (self.path(tenant, hash), target.path(tenant, hash), target.folder_of(tenant));
             if to.exists() {
                 continue;
             }
-            private::make_folder(&above)?;
+            target.make_folder(&above)?;
             match fs::copy(&from, &to) {
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 copied => _ = copied?,
@@ -292,7 +298,7 @@ impl Draft {
             return Ok(());
         }
         if self.file.is_none() {
-            let mut file = DraftFile::create(&self.files.folder)?;
+            let mut file = DraftFile::create(&self.files)?;
             file.write_all(&std::mem::take(&mut self.head))?;
             self.file = Some(file);
         }
@@ -323,7 +329,7 @@ impl NamelessFile {
     pub(super) fn name(&mut self, tenant: &Tenant) -> Result<(), Failure> {
         let named = self.files.path(tenant, &self.hash);
         let folder = self.files.folder_of(tenant);
-        let named = private::make_folder(&folder).and_then(|()| fs::rename(&self.file.path, &named));
+        let named = self.files.make_folder(&folder).and_then(|()| fs::rename(&self.file.path, &named));
         named.map_err(|error| unwritable(&error))?;
         // The file has another path now.
         self.file.file = None;
@@ -338,10 +344,10 @@ impl NamelessFile {
 }
 
 impl DraftFile {
-    fn create(folder: &Path) -> io::Result<DraftFile> {
+    fn create(files: &LargeFiles) -> io::Result<DraftFile> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let folder = folder.join(UNFINISHED);
-        private::make_folder(&folder)?;
+        let folder = files.folder.join(UNFINISHED);
+        files.make_folder(&folder)?;
         let name = format!("{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
         let path = folder.join(name);
         // A process that has died may have left a file of this name.

@@ -54,6 +54,29 @@ pub(crate) fn a_parked_run_goes_on_in_another_process_and_a_finished_one_is_not_
     assert_eq!(state.map(|(value, version)| (value.text().to_owned(), version)), Some(("1".to_owned(), 1)));
 }
 
+pub(crate) fn files_are_read_in_parts(backend: &Backend) {
+    let mut store = backend.open();
+    let bytes: Vec<u8> = (0..=u8::MAX).cycle().take(3_000).collect();
+    let [file, empty] = [&*bytes, &[]].map(|bytes| store.blobs.put(&tenant(), bytes.into(), "a/b"));
+    for is_durable in [false, true] {
+        if is_durable {
+            store.settle();
+            store = reopen(backend, store);
+        }
+        let read = |tenant: &Tenant, blob, offset, length| store.blobs.read_part(tenant, blob, offset, length).unwrap();
+        for (offset, length) in [(0, 0), (0, 7), (1_000, 1_001), (2_990, 99), (3_000, 1), (u64::MAX, usize::MAX)] {
+            let rest = bytes.get(usize::try_from(offset).unwrap()..).unwrap_or_default();
+            let expected = &rest[..rest.len().min(length)];
+            assert_eq!(read(&tenant(), &file, offset, length).unwrap(), expected, "{offset} {length}");
+            assert_eq!(read(&tenant(), &empty, offset, length).unwrap(), b"");
+        }
+        assert_eq!(read(&Tenant::from("other"), &file, 0, 1), None);
+        let sizes = [&file, &empty].map(|blob| store.blobs.size(&tenant(), blob).unwrap());
+        assert_eq!(sizes, [Some(3_000), Some(0)]);
+        assert_eq!(store.blobs.size(&Tenant::from("other"), &file).unwrap(), None);
+    }
+}
+
 pub(crate) fn the_same_id_with_another_input_is_refused(backend: &Backend) {
     let store = backend.open();
     run(&store, COUNTS, options("r"));
