@@ -32,7 +32,7 @@ use flowcell_runtime::{
     quota::window_end,
 };
 use flowcell_services::egress::Egress;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
 
 use self::{
@@ -86,6 +86,9 @@ struct Shared {
     timers: Arc<dyn Timers>,
     metrics: Metrics,
     tenants: Mutex<HashMap<Tenant, Counted>>,
+    /// Held while usage is added to the store. Who reads the store and adds the usage of this process holds it shared, so
+    /// that no usage is in neither.
+    flushing: RwLock<()>,
     /// The tenants that were removed while this process ran. Nothing is counted for them.
     removed: Mutex<HashSet<Tenant>>,
     shares: Shares,
@@ -95,12 +98,21 @@ struct Shared {
 struct Counted {
     /// The usage that the document store does not have yet.
     fresh: Used,
+    /// The usage that is being added to the document store.
+    leaving: Used,
     /// The day's usage at the last read of the document store.
     known: Used,
     day: u64,
     most: PerDay,
     /// The last day on which a quota has paused a run of the tenant in this process.
     held_on: Option<u64>,
+}
+
+impl Counted {
+    /// Returns the day's usage, as far as this process knows it.
+    fn used(&self) -> Used {
+        self.known.plus(&self.leaving).plus(&self.fresh)
+    }
 }
 
 impl Usage {
@@ -122,6 +134,7 @@ impl Usage {
             timers,
             metrics,
             tenants: Mutex::default(),
+            flushing: RwLock::default(),
             removed: Mutex::default(),
             shares: Shares::default(),
         }))
@@ -143,6 +156,7 @@ impl Usage {
             return Ok(());
         }
         let (today, seconds) = self.today();
+        let _flushed = self.0.flushing.read();
         let known = self.read(tenant, today)?.0;
         self.learn(tenant, today, known, *most);
         let fresh = self.0.tenants.lock().get(tenant).map_or(Used::default(), |counted| counted.fresh);
@@ -159,7 +173,7 @@ impl Usage {
         let (today, seconds) = self.today();
         match self.0.tenants.lock().get(tenant) {
             Some(counted) if counted.day == today && counted.most.on_exhausted == OnExhausted::Fail => {
-                counted.most.check(&counted.known.plus(&counted.fresh), seconds)
+                counted.most.check(&counted.used(), seconds)
             }
             _ => Ok(()),
         }
@@ -217,19 +231,23 @@ impl Usage {
         let (today, _) = self.today();
         let policy = Policy::read(&*self.0.documents, tenant)?;
         policy.apply_limits(&self.0.engine, &self.0.live, &self.0.egress, tenant);
-        // The counts are taken first, since another caller may flush at the same time.
-        let fresh = self.0.tenants.lock().get_mut(tenant).map(|counted| std::mem::take(&mut counted.fresh));
-        let fresh = fresh.unwrap_or_default();
-        let known = match fresh == Used::default() {
+        let _alone = self.0.flushing.write();
+        let leaving = self.0.tenants.lock().get_mut(tenant).map(|counted| {
+            counted.leaving = std::mem::take(&mut counted.fresh);
+            counted.leaving
+        });
+        let leaving = leaving.unwrap_or_default();
+        let known = match leaving == Used::default() {
             true => self.read(tenant, today).map(|(used, _)| used),
-            false => self.add(tenant, today, &fresh),
+            false => self.add(tenant, today, &leaving),
         };
-        let known = known.inspect_err(|_| self.count(tenant, |used| *used = used.plus(&fresh)))?;
         let mut tenants = self.0.tenants.lock();
-        let Some(counted) = tenants.get_mut(tenant) else { return Ok(()) };
+        let Some(counted) = tenants.get_mut(tenant) else { return known.map(drop) };
+        counted.leaving = Used::default();
+        let known = known.inspect_err(|_| counted.fresh = counted.fresh.plus(&leaving))?;
         (counted.known, counted.day, counted.most) = (known, today, policy.per_day);
         // The runs that a quota has paused ask for it again.
-        if fresh == Used::default() && counted.fresh == Used::default() && counted.held_on != Some(today) {
+        if leaving == Used::default() && counted.fresh == Used::default() && counted.held_on != Some(today) {
             tenants.remove(tenant);
         }
         Ok(())
