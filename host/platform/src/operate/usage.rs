@@ -32,7 +32,7 @@ use flowcell_runtime::{
     quota::window_end,
 };
 use flowcell_services::egress::Egress;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
 
 use self::{
@@ -86,6 +86,9 @@ struct Shared {
     timers: Arc<dyn Timers>,
     metrics: Metrics,
     tenants: Mutex<HashMap<Tenant, Counted>>,
+    /// Locked while usage is added to the store, and shared while usage of the store is added to that of this process. So
+    /// all usage is in one of both.
+    flushing: RwLock<()>,
     /// The tenants that were removed while this process ran. Nothing is counted for them.
     removed: Mutex<HashSet<Tenant>>,
     shares: Shares,
@@ -95,12 +98,29 @@ struct Shared {
 struct Counted {
     /// The usage that the document store does not have yet.
     fresh: Used,
+    /// The usage that is being added to the document store.
+    leaving: Used,
     /// The day's usage at the last read of the document store.
     known: Used,
     day: u64,
     most: PerDay,
     /// The last day on which a quota has paused a run of the tenant in this process.
     held_on: Option<u64>,
+}
+
+/// The usage of a tenant in a day, at one time.
+struct DayUsage {
+    /// The usage that the document store has.
+    stored: Used,
+    /// The same, with the usage that only this process has.
+    whole: Used,
+}
+
+impl Counted {
+    /// Returns the day's usage, as far as this process knows it.
+    fn used(&self) -> Used {
+        self.known.plus(&self.leaving).plus(&self.fresh)
+    }
 }
 
 impl Usage {
@@ -122,6 +142,7 @@ impl Usage {
             timers,
             metrics,
             tenants: Mutex::default(),
+            flushing: RwLock::default(),
             removed: Mutex::default(),
             shares: Shares::default(),
         }))
@@ -143,10 +164,7 @@ impl Usage {
             return Ok(());
         }
         let (today, seconds) = self.today();
-        let known = self.read(tenant, today)?.0;
-        self.learn(tenant, today, known, *most);
-        let fresh = self.0.tenants.lock().get(tenant).map_or(Used::default(), |counted| counted.fresh);
-        most.check(&known.plus(&fresh), seconds)
+        most.check(&self.learn(tenant, today, *most)?.whole, seconds)
     }
 
     /// Checks the daily quotas of a tenant whose attempts fail beyond them, against the counts of this process and those
@@ -159,7 +177,7 @@ impl Usage {
         let (today, seconds) = self.today();
         match self.0.tenants.lock().get(tenant) {
             Some(counted) if counted.day == today && counted.most.on_exhausted == OnExhausted::Fail => {
-                counted.most.check(&counted.known.plus(&counted.fresh), seconds)
+                counted.most.check(&counted.used(), seconds)
             }
             _ => Ok(()),
         }
@@ -217,19 +235,23 @@ impl Usage {
         let (today, _) = self.today();
         let policy = Policy::read(&*self.0.documents, tenant)?;
         policy.apply_limits(&self.0.engine, &self.0.live, &self.0.egress, tenant);
-        // The counts are taken first, since another caller may flush at the same time.
-        let fresh = self.0.tenants.lock().get_mut(tenant).map(|counted| std::mem::take(&mut counted.fresh));
-        let fresh = fresh.unwrap_or_default();
-        let known = match fresh == Used::default() {
+        let _alone = self.0.flushing.write();
+        let leaving = self.0.tenants.lock().get_mut(tenant).map(|counted| {
+            counted.leaving = std::mem::take(&mut counted.fresh);
+            counted.leaving
+        });
+        let leaving = leaving.unwrap_or_default();
+        let known = match leaving == Used::default() {
             true => self.read(tenant, today).map(|(used, _)| used),
-            false => self.add(tenant, today, &fresh),
+            false => self.add(tenant, today, &leaving),
         };
-        let known = known.inspect_err(|_| self.count(tenant, |used| *used = used.plus(&fresh)))?;
         let mut tenants = self.0.tenants.lock();
-        let Some(counted) = tenants.get_mut(tenant) else { return Ok(()) };
+        let Some(counted) = tenants.get_mut(tenant) else { return known.map(drop) };
+        counted.leaving = Used::default();
+        let known = known.inspect_err(|_| counted.fresh = counted.fresh.plus(&leaving))?;
         (counted.known, counted.day, counted.most) = (known, today, policy.per_day);
         // The runs that a quota has paused ask for it again.
-        if fresh == Used::default() && counted.fresh == Used::default() && counted.held_on != Some(today) {
+        if leaving == Used::default() && counted.fresh == Used::default() && counted.held_on != Some(today) {
             tenants.remove(tenant);
         }
         Ok(())
@@ -266,23 +288,24 @@ impl Usage {
     pub(crate) fn load(&self, tenant: &Tenant) -> Result<Room, StoreError> {
         let quotas = Policy::read(&*self.0.documents, tenant)?.per_day;
         let (day, _) = self.today();
-        let (known, _) = self.read(tenant, day)?;
-        self.learn(tenant, day, known, quotas);
-        Ok(Room { is_closed: self.hold(tenant, None).is_some(), quotas, day, model_usd: known.model_usd })
+        let model_usd = self.learn(tenant, day, quotas)?.stored.model_usd;
+        Ok(Room { is_closed: self.hold(tenant, None).is_some(), quotas, day, model_usd })
     }
 
-    /// Keeps what the store knows about a tenant, if its quotas pause runs or have done so before.
-    fn learn(&self, tenant: &Tenant, day: u64, known: Used, quotas: PerDay) {
-        if !self.counts() || self.0.removed.lock().contains(tenant) {
-            return;
-        }
+    /// Reads the day's usage of a tenant from the store. Keeps it if the tenant's quotas pause runs or have done so before.
+    fn learn(&self, tenant: &Tenant, day: u64, quotas: PerDay) -> Result<DayUsage, StoreError> {
+        let _flushed = self.0.flushing.read();
+        let (stored, _) = self.read(tenant, day)?;
+        let is_counted = self.counts() && !self.0.removed.lock().contains(tenant);
         let mut tenants = self.0.tenants.lock();
-        if quotas.on_exhausted == OnExhausted::Pause {
+        if is_counted && quotas.on_exhausted == OnExhausted::Pause {
             tenants.entry(tenant.clone()).or_default();
         }
-        if let Some(counted) = tenants.get_mut(tenant) {
-            (counted.known, counted.day, counted.most) = (known, day, quotas);
-        }
+        let Some(counted) = tenants.get_mut(tenant).filter(|_| is_counted) else {
+            return Ok(DayUsage { stored, whole: stored });
+        };
+        (counted.known, counted.day, counted.most) = (stored, day, quotas);
+        Ok(DayUsage { stored, whole: counted.used() })
     }
 
     /// Returns the error of a call that costs at most `usd`, and for which too little of the quota is left today: the run
@@ -293,9 +316,7 @@ impl Usage {
         match (most, error) {
             (Some(most), QuotaError::Day { .. }) if usd <= most => {
                 // Without the store, the count of the last second holds.
-                if let Ok((known, _)) = self.read(tenant, day) {
-                    self.learn(tenant, day, known, quotas);
-                }
+                let _ = self.learn(tenant, day, quotas);
                 self.hold(tenant, Some(usd));
                 let until = window_end(self.0.timers.now());
                 let hold = QuotaHold { quota: "perDay.modelUsd".into(), until, usd: Some(usd) };
@@ -358,5 +379,97 @@ impl PerDay {
         }
         let (usd, most) = (usd?, self.model_usd?);
         (usd <= most && used.model_usd + usd > most).then_some("modelUsd")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::mpsc, thread};
+
+    use flowcell_contract::Json;
+    use flowcell_runtime::ports::Document;
+
+    use super::*;
+    use crate::{Host, tenants::Tenants};
+
+    /// Documents of a host. Before a day's usage is written, a function is called once.
+    struct Watched {
+        documents: Arc<dyn DocumentStore>,
+        before: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    }
+
+    impl DocumentStore for Watched {
+        fn get(&self, tenant: &Tenant, kind: &str, key: &str) -> Result<Option<Document>, StoreError> {
+            self.documents.get(tenant, kind, key)
+        }
+
+        fn list(&self, tenant: &Tenant, kind: &str, after: &str, limit: usize) -> Result<Vec<Document>, StoreError> {
+            self.documents.list(tenant, kind, after, limit)
+        }
+
+        fn last(&self, tenant: &Tenant, kind: &str) -> Result<Option<Document>, StoreError> {
+            self.documents.last(tenant, kind)
+        }
+
+        fn write(
+            &self,
+            tenant: &Tenant,
+            kind: &str,
+            key: &str,
+            value: Option<&Json>,
+            expected_version: u64,
+        ) -> Result<bool, StoreError> {
+            if kind == USAGE
+                && let Some(before) = self.before.lock().take()
+            {
+                before();
+            }
+            self.documents.write(tenant, kind, key, value, expected_version)
+        }
+    }
+
+    /// While the usage of a tenant is written, neither the store nor the new counts have it. A quota that it has used up
+    /// refuses attempts, pauses runs and refuses new runs nevertheless.
+    #[test]
+    fn t2_usage_that_is_being_stored_counts() {
+        for on_exhausted in [OnExhausted::Fail, OnExhausted::Pause] {
+            let host = Host::builder().build().unwrap();
+            let tenants = Tenants::of(&host);
+            tenants.create("a").unwrap();
+            let per_day = PerDay { events: Some(5), on_exhausted, ..PerDay::default() };
+            tenants.set_policy("a", &Policy { per_day, ..Policy::default() }).unwrap();
+            let of_host = &host.usage().0;
+            let watched = Arc::new(Watched { documents: of_host.documents.clone(), before: Mutex::default() });
+            let usage = Usage::new(
+                of_host.engine.clone(),
+                of_host.live.clone(),
+                of_host.egress.clone(),
+                watched.clone(),
+                of_host.timers.clone(),
+                of_host.metrics.clone(),
+            );
+            usage.begin();
+            let tenant = Tenant::from("a");
+            usage.count(&tenant, |used| used.events += 1);
+            usage.flush().unwrap();
+            usage.check(&tenant, &per_day).unwrap();
+            usage.count(&tenant, |used| used.events += 5);
+            let (during, (told, begun)) = (usage.clone(), mpsc::channel());
+            *watched.before.lock() = Some(Box::new(move || {
+                let tenant = Tenant::from("a");
+                let stops = match on_exhausted {
+                    OnExhausted::Fail => during.admits(&tenant).is_err(),
+                    OnExhausted::Pause => during.hold(&tenant, None).is_some(),
+                };
+                assert!(stops, "{on_exhausted:?}");
+                thread::spawn(move || told.send(during.check(&tenant, &per_day)));
+            }));
+            usage.flush().unwrap();
+            assert!(matches!(begun.recv().unwrap(), Err(QuotaError::Day { .. })), "{on_exhausted:?}");
+            // Nothing is counted twice.
+            assert_eq!(usage.of_today(&tenant).unwrap().events, 6);
+            let counted = usage.0.tenants.lock().get(&tenant).map(Counted::used);
+            assert_eq!(counted.map(|used| used.events), Some(6));
+        }
     }
 }

@@ -128,7 +128,8 @@ fn hold(folder: &Path, process: &str, lineage: &str) -> io::Result<(String, Held
     // The last process of the store may have removed the folder between the two steps.
     let file = create().or_else(|_| create())?;
     // Other processes read the name before they lock the file, so a file without a name is not locked by them.
-    let mut held = Held { folder, path, file: FileLock::lock(file)? };
+    let file = FileLock::lock(file).inspect_err(|_| _ = fs::remove_file(&path))?;
+    let mut held = Held { folder, path, file };
     let name = format!("{process} {id}/{}", identity(&held.file)?);
     held.file.write_all(name.as_bytes())?;
     Ok((name, held))

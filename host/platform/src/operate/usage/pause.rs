@@ -42,7 +42,7 @@ impl Quotas for Usage {
         let (hold, is_first) = {
             let mut tenants = self.0.tenants.lock();
             let counted = tenants.get_mut(tenant).filter(|counted| counted.day == today)?;
-            let what = counted.most.pauses(&counted.known.plus(&counted.fresh), usd)?;
+            let what = counted.most.pauses(&counted.used(), usd)?;
             let until = window_end(self.0.timers.now());
             let is_first = counted.held_on.replace(today) != Some(today);
             (QuotaHold { quota: format!("perDay.{what}").into(), until, usd }, is_first)
