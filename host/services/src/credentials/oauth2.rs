@@ -14,7 +14,7 @@ use hyper::{
 use ring::rand::{SecureRandom, SystemRandom};
 use sha2::{Digest, Sha256};
 use tokio::time::{Instant, timeout_at};
-use url::{Url, form_urlencoded::Serializer};
+use url::form_urlencoded::Serializer;
 use zeroize::Zeroizing;
 
 use super::settings::{ClientAuth, Grant, OAuth2Settings, SecretMembers, parse_url};
