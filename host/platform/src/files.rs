@@ -265,6 +265,26 @@ impl TenantFiles<'_> {
         }
     }
 
+    /// Begins a file whose content arrives in parts.
+    pub fn begin(&self) -> Result<Upload, FileError> {
+        self.check_space(1)?;
+        Upload::begin(self.host)
+    }
+
+    /// Stores a file whose content has arrived, and adds it to the tenant's list of files, as [`TenantFiles::put`] does.
+    /// The bytes in `new` count for nothing.
+    pub fn put_upload(&self, new: NewFile, upload: Upload) -> Result<FileRow, FileError> {
+        let new = new.checked()?;
+        self.check_space(upload.size())?;
+        let blob = upload.finish(new.mime, &new.name)?;
+        self.add(&new.name, blob, new.metadata)
+    }
+
+    /// Returns at most `length` bytes of a file from `offset` on.
+    pub fn read(&self, row: &FileRow, offset: u64, length: usize) -> Result<Vec<u8>, FileError> {
+        read_part(self.host, &row.value(), offset, length)
+    }
+
     fn check_space(&self, size: u64) -> Result<(), FileError> {
         let rows = self.list()?;
         let (files, bytes) = (rows.len(), rows.iter().map(|row| row.size).sum::<u64>());

@@ -59,28 +59,6 @@ impl From<Failure> for FileError {
     }
 }
 
-impl TenantFiles<'_> {
-    /// Begins a file whose content arrives in parts.
-    pub fn begin(&self) -> Result<Upload, FileError> {
-        self.check_space(1)?;
-        Upload::begin(self.host)
-    }
-
-    /// Stores a file whose content has arrived, and adds it to the tenant's list of files, as [`TenantFiles::put`] does.
-    /// The bytes in `new` count for nothing.
-    pub fn put_upload(&self, new: NewFile, upload: Upload) -> Result<FileRow, FileError> {
-        let new = new.checked()?;
-        self.check_space(upload.size())?;
-        let blob = upload.finish(new.mime, &new.name)?;
-        self.add(&new.name, blob, new.metadata)
-    }
-
-    /// Returns at most `length` bytes of a file from `offset` on.
-    pub fn read(&self, row: &FileRow, offset: u64, length: usize) -> Result<Vec<u8>, FileError> {
-        read_part(self.host, &row.value(), offset, length)
-    }
-}
-
 /// Performs [`Host::read_file`].
 pub(crate) fn read_part(host: &Host, value: &Json, offset: u64, length: usize) -> Result<Vec<u8>, FileError> {
     let unknown = || FileError::Unknown(value.get("fileId").and_then(Json::as_str).unwrap_or_default().to_owned());

@@ -55,6 +55,7 @@ pub use self::{
 };
 use self::{
     key::Kek,
+    rotation::Rotation,
     row::SealedRow,
     seal::{KeyBytes, Sealed},
 };
@@ -426,6 +427,25 @@ impl Vault {
                 Ok(made)
             }
         }
+    }
+
+    /// Encrypts the secrets of these tenants with a new key. The key is `new` (64 hexadecimal digits), or one that is
+    /// created beside the store. The audit log of each tenant records the actor.
+    pub fn rotate(&self, tenants: &[Tenant], actor: &str, new: Option<&str>) -> Result<Rotated, VaultError> {
+        Rotation(self).rotate(tenants, actor, new)
+    }
+
+    /// Returns the secrets and data keys of a tenant that none of the given keys opens, so all of them if none is given.
+    /// Fails if the store does not answer.
+    pub fn lost(&self, tenant: &Tenant) -> Result<LostSecrets, VaultError> {
+        Rotation(self).lost(tenant)
+    }
+
+    /// Removes the secrets and data keys of a tenant that none of the given keys opens, so that the tenant can have
+    /// secrets again. The audit log records the actor and each secret. Fails if the operator has given no key: then no
+    /// secret opens, also those that another process opens with its key.
+    pub fn reset(&self, tenant: &Tenant, actor: &str) -> Result<LostSecrets, VaultError> {
+        Rotation(self).reset(tenant, actor)
     }
 
     /// Calls `look` with the operator's keys and returns its result. The keys are loaded on first use.

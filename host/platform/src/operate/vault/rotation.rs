@@ -61,34 +61,35 @@ fn in_tenant(tenant: &Tenant) -> impl Fn(VaultError) -> VaultError {
     move |error| VaultError::Of(tenant.to_string(), Box::new(error))
 }
 
-impl Vault {
-    /// Encrypts the secrets of these tenants with a new key. The key is `new` (64 hexadecimal digits), or one that is
-    /// created beside the store. The audit log of each tenant records the actor.
-    pub fn rotate(&self, tenants: &[Tenant], actor: &str, new: Option<&str>) -> Result<Rotated, VaultError> {
+/// The keys of a vault, and what they encrypt.
+pub(super) struct Rotation<'v>(pub &'v Vault);
+
+impl Rotation<'_> {
+    /// Performs [`Vault::rotate`].
+    pub(super) fn rotate(&self, tenants: &[Tenant], actor: &str, new: Option<&str>) -> Result<Rotated, VaultError> {
         let given = new.map(Kek::parse).transpose().map_err(VaultError::Key)?;
         // The existing keys are loaded first, so that the new key is not among them.
-        self.with_keys(|_| ())?;
+        self.0.with_keys(|_| ())?;
         given.iter().for_each(|new| self.add_key(new));
         tenants.iter().try_for_each(|tenant| self.check_keys(tenant).map_err(in_tenant(tenant)))?;
-        let new = given.map_or_else(|| self.key_place.make_next(), Ok)?;
+        let new = given.map_or_else(|| self.0.key_place.make_next(), Ok)?;
         self.add_key(&new);
         let mut rotated = Rotated { key: new.name.clone(), ..Rotated::default() };
         for tenant in tenants {
             if self.rotate_tenant(tenant, &new, &mut rotated).map_err(in_tenant(tenant))? {
-                self.note(tenant, actor, "secret.rotate", &new.name, Outcome::Done)?;
+                self.0.note(tenant, actor, "secret.rotate", &new.name, Outcome::Done)?;
             }
         }
-        self.key_place.promote_next(&new)?;
+        self.0.key_place.promote_next(&new)?;
         self.make_first(&new);
         Ok(rotated)
     }
 
-    /// Returns the secrets and data keys of a tenant that none of the given keys opens, so all of them if none is given.
-    /// Fails if the store does not answer.
-    pub fn lost(&self, tenant: &Tenant) -> Result<LostSecrets, VaultError> {
+    /// Performs [`Vault::lost`].
+    pub(super) fn lost(&self, tenant: &Tenant) -> Result<LostSecrets, VaultError> {
         let mut lost = LostSecrets::default();
-        for (number, _) in self.documents(tenant).all::<DataKey>(DATA_KEY)? {
-            if is_lost(self.data_key(tenant, &number))? {
+        for (number, _) in self.0.documents(tenant).all::<DataKey>(DATA_KEY)? {
+            if is_lost(self.0.data_key(tenant, &number))? {
                 lost.data_keys.push(number);
             }
         }
@@ -103,11 +104,11 @@ impl Vault {
     /// Returns the names of the rows of a kind that none of the given keys opens.
     fn lost_rows<R: SealedRow>(&self, tenant: &Tenant) -> Result<Vec<String>, VaultError> {
         let mut lost = Vec::new();
-        for (name, kept) in self.documents(tenant).all::<R>(R::KIND)? {
+        for (name, kept) in self.0.documents(tenant).all::<R>(R::KIND)? {
             if kept.data_key().is_empty() {
                 continue;
             }
-            let opened = self.data_key(tenant, kept.data_key()).and_then(|key| kept.open(tenant, &name, &key));
+            let opened = self.0.data_key(tenant, kept.data_key()).and_then(|key| kept.open(tenant, &name, &key));
             if is_lost(opened)? {
                 lost.push(name);
             }
@@ -115,40 +116,38 @@ impl Vault {
         Ok(lost)
     }
 
-    /// Removes the secrets and data keys of a tenant that none of the given keys opens, so that the tenant can have
-    /// secrets again. The audit log records the actor and each secret. Fails if the operator has given no key: then no
-    /// secret opens, also those that another process opens with its key.
-    pub fn reset(&self, tenant: &Tenant, actor: &str) -> Result<LostSecrets, VaultError> {
-        if self.key_place == KeyPlace::Missing {
+    /// Performs [`Vault::reset`].
+    pub(super) fn reset(&self, tenant: &Tenant, actor: &str) -> Result<LostSecrets, VaultError> {
+        if self.0.key_place == KeyPlace::Missing {
             return Err(VaultError::NoKey);
         }
         let lost = self.lost(tenant)?;
         for name in &lost.secrets {
-            self.remove(tenant, actor, name)?;
+            self.0.remove(tenant, actor, name)?;
         }
         for name in self.lost_rows::<StoredCredential>(tenant)? {
-            self.remove_credential(tenant, actor, &name)?;
+            self.0.remove_credential(tenant, actor, &name)?;
         }
         for name in self.lost_rows::<StoredTokens>(tenant)? {
-            self.remove_tokens(tenant, &name)?;
+            self.0.remove_tokens(tenant, &name)?;
         }
         for number in &lost.data_keys {
-            let Some((_, seen)) = self.documents(tenant).get::<DataKey>(DATA_KEY, number)? else { continue };
-            if !self.documents(tenant).put::<DataKey>(DATA_KEY, number, None, seen)? {
+            let Some((_, seen)) = self.0.documents(tenant).get::<DataKey>(DATA_KEY, number)? else { continue };
+            if !self.0.documents(tenant).put::<DataKey>(DATA_KEY, number, None, seen)? {
                 return Err(VaultError::Changed(format!("the data key {number} of {tenant}")));
             }
         }
         if !lost.is_empty() {
             let lost = lost.secrets.len() + lost.credentials.len();
-            self.note(tenant, actor, "secret.reset", &lost.to_string(), Outcome::Done)?;
+            self.0.note(tenant, actor, "secret.reset", &lost.to_string(), Outcome::Done)?;
         }
         Ok(LostSecrets { removed: true, ..lost })
     }
 
     /// Checks that all data keys of a tenant can be decrypted, so that the rotation can finish.
     fn check_keys(&self, tenant: &Tenant) -> Result<(), VaultError> {
-        for (number, _) in self.documents(tenant).all::<DataKey>(DATA_KEY)? {
-            match self.data_key(tenant, &number) {
+        for (number, _) in self.0.documents(tenant).all::<DataKey>(DATA_KEY)? {
+            match self.0.data_key(tenant, &number) {
                 // Secrets under a damaged key are already lost.
                 Ok(_) | Err(VaultError::DamagedKey(..)) => {}
                 Err(error) => return Err(error),
@@ -159,15 +158,15 @@ impl Vault {
 
     /// Rotates a tenant's keys. Returns whether the tenant has any data keys.
     fn rotate_tenant(&self, tenant: &Tenant, new: &Kek, rotated: &mut Rotated) -> Result<bool, VaultError> {
-        let keys = self.documents(tenant).all::<DataKey>(DATA_KEY)?;
+        let keys = self.0.documents(tenant).all::<DataKey>(DATA_KEY)?;
         let Some((last, current)) = keys.last() else { return Ok(false) };
         if current.under != new.name {
             let number = u64::from_str_radix(last, 16).unwrap_or_default() + 1;
             // If another process has just created this key, the following lines encrypt it with the new key.
-            rotated.data_keys += usize::from(self.make_data_key(tenant, number, new)?.is_some());
+            rotated.data_keys += usize::from(self.0.make_data_key(tenant, number, new)?.is_some());
         }
         keys.iter().try_for_each(|(number, _)| self.rewrap(tenant, number, new))?;
-        let (current, _) = self.current_key(tenant)?;
+        let (current, _) = self.0.current_key(tenant)?;
         rotated.secrets += self.rewrite_all::<StoredSecret>(tenant, &current)?;
         rotated.credentials += self.rewrite_all::<StoredCredential>(tenant, &current)?;
         self.rewrite_all::<StoredTokens>(tenant, &current)?;
@@ -178,16 +177,16 @@ impl Vault {
     /// Encrypts a data key with the new key.
     fn rewrap(&self, tenant: &Tenant, number: &str, new: &Kek) -> Result<(), VaultError> {
         for _ in 0..MAX_WRITE_TRIES {
-            let Some((kept, seen)) = self.documents(tenant).get::<DataKey>(DATA_KEY, number)? else { return Ok(()) };
+            let Some((kept, seen)) = self.0.documents(tenant).get::<DataKey>(DATA_KEY, number)? else { return Ok(()) };
             if kept.under == new.name {
                 return Ok(());
             }
-            let key = match self.data_key(tenant, number) {
+            let key = match self.0.data_key(tenant, number) {
                 Err(VaultError::DamagedKey(..)) => return Ok(()),
                 key => key?,
             };
-            let again = self.wrap_key(tenant, number, new, &key, kept.created)?;
-            if self.documents(tenant).put(DATA_KEY, number, Some(&again), seen)? {
+            let again = self.0.wrap_key(tenant, number, new, &key, kept.created)?;
+            if self.0.documents(tenant).put(DATA_KEY, number, Some(&again), seen)? {
                 return Ok(());
             }
         }
@@ -198,7 +197,7 @@ impl Vault {
     /// encrypted.
     fn rewrite_all<R: SealedRow>(&self, tenant: &Tenant, current: &str) -> Result<usize, VaultError> {
         let mut rewritten = 0;
-        for (name, _) in self.documents(tenant).all::<R>(R::KIND)? {
+        for (name, _) in self.0.documents(tenant).all::<R>(R::KIND)? {
             rewritten += usize::from(self.rewrite::<R>(tenant, &name, current)?);
         }
         Ok(rewritten)
@@ -207,14 +206,14 @@ impl Vault {
     /// Encrypts a row with the current data key. Returns true if another data key had encrypted it.
     fn rewrite<R: SealedRow>(&self, tenant: &Tenant, name: &str, current: &str) -> Result<bool, VaultError> {
         for _ in 0..MAX_WRITE_TRIES {
-            let Some((kept, seen)) = self.documents(tenant).get::<R>(R::KIND, name)? else { return Ok(false) };
+            let Some((kept, seen)) = self.0.documents(tenant).get::<R>(R::KIND, name)? else { return Ok(false) };
             if kept.data_key().is_empty() || kept.data_key() == current {
                 return Ok(false);
             }
-            let opened = self.data_key(tenant, kept.data_key()).and_then(|key| kept.open(tenant, name, &key));
-            let value = opened.inspect_err(|_| self.note_refusal(tenant, name))?;
-            let again = kept.sealed_under(current, tenant, name, &self.data_key(tenant, current)?, &value)?;
-            if self.documents(tenant).put(R::KIND, name, Some(&again), seen)? {
+            let opened = self.0.data_key(tenant, kept.data_key()).and_then(|key| kept.open(tenant, name, &key));
+            let value = opened.inspect_err(|_| self.0.note_refusal(tenant, name))?;
+            let again = kept.sealed_under(current, tenant, name, &self.0.data_key(tenant, current)?, &value)?;
+            if self.0.documents(tenant).put(R::KIND, name, Some(&again), seen)? {
                 return Ok(true);
             }
         }
@@ -226,13 +225,13 @@ impl Vault {
         let mut used = self.used_keys::<StoredSecret>(tenant)?;
         used.extend(self.used_keys::<StoredCredential>(tenant)?);
         used.extend(self.used_keys::<StoredTokens>(tenant)?);
-        let keys = self.documents(tenant).all::<DataKey>(DATA_KEY)?;
+        let keys = self.0.documents(tenant).all::<DataKey>(DATA_KEY)?;
         let mut older: Vec<_> = keys.iter().map(|(number, _)| number).filter(|number| ***number < *current).collect();
         older.pop();
         for number in older.into_iter().filter(|number| !used.contains(*number)) {
-            if let Some((_, seen)) = self.documents(tenant).get::<DataKey>(DATA_KEY, number)? {
+            if let Some((_, seen)) = self.0.documents(tenant).get::<DataKey>(DATA_KEY, number)? {
                 // If another process has changed the key, a later rotation removes it.
-                let _ = self.documents(tenant).put::<DataKey>(DATA_KEY, number, None, seen)?;
+                let _ = self.0.documents(tenant).put::<DataKey>(DATA_KEY, number, None, seen)?;
             }
         }
         Ok(())
@@ -240,12 +239,12 @@ impl Vault {
 
     /// Returns the numbers of the data keys that encrypt the rows of a kind.
     fn used_keys<R: SealedRow>(&self, tenant: &Tenant) -> Result<Vec<String>, VaultError> {
-        let rows = self.documents(tenant).all::<R>(R::KIND)?;
+        let rows = self.0.documents(tenant).all::<R>(R::KIND)?;
         Ok(rows.into_iter().map(|(_, row)| row.data_key().to_owned()).collect())
     }
 
     fn add_key(&self, new: &Kek) {
-        let mut keys = self.keys.write();
+        let mut keys = self.0.keys.write();
         let keys = keys.get_or_insert_default();
         if !keys.iter().any(|key| key.name == new.name) {
             keys.push(new.clone());
@@ -255,7 +254,7 @@ impl Vault {
     /// Makes the new key the one that encrypts. The other keys stay until the process ends, since another process may
     /// still use them.
     fn make_first(&self, new: &Kek) {
-        let mut keys = self.keys.write();
+        let mut keys = self.0.keys.write();
         keys.get_or_insert_default().sort_by_key(|key| key.name != new.name);
     }
 }
