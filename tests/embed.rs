@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     env, fs,
     path::{Path, PathBuf},
     process::{Command, Output},
@@ -14,33 +15,8 @@ use std::{
 const LEFT_OUT: [&str; 8] =
     ["axum", "clap", "flowcell", "flowcell-server", "indicatif", "opentelemetry_sdk", "sqlx", "utoipa"];
 
-/// Packages with the features that the workspace's build gives them. The example does not use them itself. With the same
-/// features, cargo takes most packages, wasmtime among them, from the workspace's target folder.
-const SHARED_FEATURES: &str = r#"
-anyhow = "1"
-arrayvec = "0.7"
-either = "1"
-futures-executor = "0.3"
-futures-io = "0.3"
-getrandom = { version = "0.3", features = ["std"] }
-hashbrown = "0.16"
-icu_normalizer = { version = "2", features = ["utf16_iter"] }
-icu_properties = "2"
-indexmap = "2"
-libc = { version = "0.2", features = ["extra_traits"] }
-num-integer = "0.1"
-rand = "0.10"
-tokio-stream = { version = "0.1", features = ["fs"] }
-tracing = { version = "0.1", features = ["log"] }
-
-[dependencies.tokio]
-version = "1"
-features = ["fs", "rt", "signal"]
-
-[build-dependencies]
-anyhow = "1"
-indexmap = "2"
-"#;
+/// What the build scripts of dependencies have in the workspace with all default features.
+const OF_BUILD_SCRIPTS: &str = "[build-dependencies]\nanyhow = \"1\"\nindexmap = \"2\"\n";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
@@ -48,15 +24,46 @@ fn root() -> PathBuf {
 
 /// Calls cargo in `folder` with the workspace's target folder.
 fn cargo(folder: &Path, arguments: &[&str]) -> Output {
-    // The example uses the tested versions of this workspace.
-    fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
+    if folder != root() {
+        // The example uses the tested versions of this workspace.
+        fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
+    }
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let mut command = Command::new(env::var_os("CARGO").unwrap());
     command.current_dir(folder).env("CARGO_TARGET_DIR", target).args(arguments);
     command.output().unwrap()
 }
 
-/// Writes a copy of the example that asks for the features of `SHARED_FEATURES`, and returns its folder.
+/// Returns the packages of the build of `folder`, each with its features.
+fn packages(folder: &Path, arguments: &[&str]) -> BTreeSet<(String, String)> {
+    let tree = ["tree", "--offline", "--edges", "normal,build,dev", "--prefix", "none", "--format", "{p}|{f}"];
+    let tree = printed(folder, &[&tree, arguments].concat());
+    let lines = tree.lines().filter_map(|line| line.trim_end_matches(" (*)").split_once('|'));
+    lines.map(|(package, features)| (package.replace(" (proc-macro)", ""), features.to_owned())).collect()
+}
+
+/// Returns dependencies on the packages that `folder` would build with other features than the workspace. With the same
+/// features, cargo takes the packages, wasmtime among them, from the target folder of the workspace. The example itself
+/// does not use them.
+fn shared_packages(folder: &Path, workspace: &BTreeSet<(String, String)>) -> BTreeMap<String, String> {
+    let mut shared = BTreeMap::new();
+    for (package, _) in packages(folder, &[]).difference(workspace) {
+        let Some((name, version)) = package.split_once(" v").filter(|(_, version)| !version.contains(' ')) else {
+            continue;
+        };
+        // A package of the workspace has other features where a build script or a macro of the build uses it.
+        for (at, (_, features)) in workspace.iter().filter(|(other, _)| other == package).enumerate() {
+            let features: Vec<_> = features.split(',').filter(|feature| !feature.is_empty()).collect();
+            let line = format!(
+                "{{ package = \"{name}\", version = \"={version}\", default-features = false, features = {features:?} }}"
+            );
+            shared.insert(format!("shared-{at}-{}", package.replace([' ', '.', '+'], "-")), line);
+        }
+    }
+    shared
+}
+
+/// Writes a copy of the example that shares the packages of the workspace, and returns its folder.
 fn quickly_built_copy() -> PathBuf {
     let example = root().join("sdk/embed");
     let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join("embed");
@@ -65,8 +72,19 @@ fn quickly_built_copy() -> PathBuf {
     let manifest = fs::read_to_string(example.join("Cargo.toml")).unwrap();
     let platform = root().join("host/platform");
     let own = manifest.replace("../../host/platform", platform.to_str().unwrap());
-    let own: String = own.lines().filter(|line| !line.starts_with("tokio =")).map(|line| format!("{line}\n")).collect();
-    fs::write(copy.join("Cargo.toml"), own + SHARED_FEATURES.trim_start()).unwrap();
+    fs::write(copy.join("Cargo.toml"), &own).unwrap();
+    let workspace = packages(&root(), &["--workspace"]);
+    // A feature of one package asks for features of others, so that it takes some rounds.
+    let mut shared = BTreeMap::new();
+    for _ in 0..4 {
+        let more = shared_packages(&copy, &workspace);
+        if more.is_empty() {
+            break;
+        }
+        shared.extend(more);
+        let lines: String = shared.iter().map(|(name, line)| format!("{name} = {line}\n")).collect();
+        fs::write(copy.join("Cargo.toml"), format!("{own}{lines}{OF_BUILD_SCRIPTS}")).unwrap();
+    }
     copy
 }
 
