@@ -114,7 +114,7 @@ impl Reader {
         let sql = "SELECT substr(bytes, ?, ?) FROM blobs WHERE tenant = ? AND hash = ?";
         let from = i64::try_from(offset).unwrap_or(i64::MAX).saturating_add(1);
         let found = connection.prepare_cached(sql).and_then(|mut select| {
-            let values = params![from, length as u64, tenant.as_str(), hash];
+            let values = params![from, length.min(MAX_WHOLE_BYTES) as u64, tenant.as_str(), hash];
             // A part of an empty content is null.
             let part = |row: &rusqlite::Row<'_>| Ok(row.get::<_, Option<Vec<u8>>>(0)?.unwrap_or_default());
             select.query_row(values, part).optional()
