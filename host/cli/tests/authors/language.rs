@@ -76,11 +76,14 @@ impl Language {
     }
 }
 
-/// Returns a command of the program as authors of nodes use it. Crates are compiled into a folder of the tests, because
-/// the outer cargo may hold the lock of the default folder.
+/// Names the folder in which cargo keeps what it compiles on the way to a pack.
+pub(crate) const BUILD_FOLDER: &str = "CARGO_BUILD_BUILD_DIR";
+
+/// Returns a command of the program as authors of nodes use it. The tests share the compiled crates, and each project has
+/// its packs in its own folder: projects of the same name are built at the same time.
 pub(crate) fn flowcell(folder: &Path) -> Command {
     let mut command = kit::flowcell(folder);
-    command.env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("authors"));
+    command.env(BUILD_FOLDER, Path::new(env!("CARGO_TARGET_TMPDIR")).join("authors")).env_remove("CARGO_TARGET_DIR");
     command.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
     command
 }

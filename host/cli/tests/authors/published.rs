@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
-    authors::language::{Language, done, flowcell, npm_install, project},
+    authors::language::{BUILD_FOLDER, Language, done, flowcell, npm_install, project},
     kit,
 };
 
@@ -114,10 +114,14 @@ fn the_crate_builds_a_pack_in_a_project_of_its_own() {
     document.current_dir(&project).args(["doc", "--quiet", "--release", "--offline", "--no-deps"]);
     document.args(["--package", "flowcell-sdk", "--target", "wasm32-wasip2"]);
     let like = flowcell(&project);
-    let target = like.get_envs().find_map(|(name, value)| value.filter(|_| name == "CARGO_TARGET_DIR")).unwrap();
-    document.env("CARGO_TARGET_DIR", target).env("RUSTDOCFLAGS", "--deny warnings").env_remove("RUSTFLAGS");
+    let shared = like.get_envs().find_map(|(name, value)| value.filter(|_| name == BUILD_FOLDER)).unwrap();
+    document
+        .env(BUILD_FOLDER, shared)
+        .env_remove("CARGO_TARGET_DIR")
+        .env("RUSTDOCFLAGS", "--deny warnings")
+        .env_remove("RUSTFLAGS");
     done(document.env_remove("CARGO_ENCODED_RUSTFLAGS"));
-    let pages = Path::new(target).join("wasm32-wasip2/doc/flowcell_sdk");
+    let pages = project.join("target/wasm32-wasip2/doc/flowcell_sdk");
     let failure = fs::read_to_string(pages.join("struct.Failure.html")).unwrap();
     assert!(pages.join("macro.pack.html").is_file() && failure.contains("retry_after_ms"));
 }
