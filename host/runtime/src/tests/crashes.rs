@@ -35,7 +35,7 @@ use crate::{
 };
 
 /// Number of runs that a test run crashes, times `FLOWCELL_TEST_SCALE`.
-const RUNS: u32 = 100_000;
+const RUNS: u32 = 40_000;
 
 /// Nodes that follow their plans, and record that they ran.
 struct Workers {
