@@ -236,6 +236,8 @@ fn series(scrapes: &[Option<&str>]) -> Vec<(String, String)> {
             None => format!("_x{MINUTES}"),
         });
         let labelled = match name.strip_suffix('}') {
+            // A series without labels may have empty braces.
+            Some(rest) if rest.ends_with('{') => format!("{rest}job=\"flowcell\",instance=\"here\"}}"),
             Some(rest) => format!("{rest},job=\"flowcell\",instance=\"here\"}}"),
             None => format!("{name}{{job=\"flowcell\",instance=\"here\"}}"),
         };
