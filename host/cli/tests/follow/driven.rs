@@ -10,7 +10,8 @@ use crate::kit::{output_of, stderr};
 fn a_driven_run_is_not_repeated() {
     let folder = project_folder();
     let folder = folder.path();
-    let _owner = Other::start(folder, &["run", "waits.yaml", "--run-id", "own"], "own");
+    // The first line comes before the store has the run.
+    let _owner = Other::start(folder, &["run", "waits.yaml", "--run-id", "own"], "waits for the event");
     for more in [&[][..], &["--run-id", "new"]] {
         let refused = output_of(folder, &[&["runs", "retry", "own"], more].concat());
         assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
