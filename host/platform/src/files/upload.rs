@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use flowcell_contract::{BlobRef, BlobWriter, Failure, Json, PIECE_BYTES, Value, code};
 
-use super::{FileError, FileRow, NewFile, TenantFiles, check_name, file_value, media_type};
+use super::{FileError, check_name, file_value, media_type};
 use crate::Host;
 
 /// Number of bytes at the beginning of a file that show its media type.
@@ -44,7 +44,7 @@ impl Upload {
     }
 
     /// Stores the content. Without a media type, the content or the name decides it.
-    fn finish(self, mime: Option<String>, name: &str) -> Result<BlobRef, FileError> {
+    pub(super) fn finish(self, mime: Option<String>, name: &str) -> Result<BlobRef, FileError> {
         let mime = mime.unwrap_or_else(|| media_type(&self.head, name));
         Ok(self.writer.finish(&mime)?)
     }
