@@ -246,13 +246,16 @@ impl fmt::Display for CredentialGrant {
     }
 }
 
+/// The name that a node type declares, and the tenant's credential that a flow grants for it.
+pub type WrittenCredential = (Arc<str>, Arc<str>);
+
 /// Reads `grants.credentials` of a node as a flow writes it: pairs of the declared name and the tenant's credential. The
 /// error is a sentence without the value, which may be a secret.
-pub fn written_credentials(grant: &Json) -> Result<Vec<(Arc<str>, Arc<str>)>, String> {
+pub fn written_credentials(grant: &Json) -> Result<Vec<WrittenCredential>, String> {
     let wrong = || "write a list of names such as `[slack]`, or `{ slack: team-slack }`".to_owned();
     let text = |json: &Json| json.as_str().map(Arc::<str>::from).ok_or_else(wrong);
     let same = |json: &Json| text(json).map(|name| (name.clone(), name));
-    let pairs: Vec<(Arc<str>, Arc<str>)> = match grant {
+    let pairs: Vec<WrittenCredential> = match grant {
         Json::String(_) => vec![same(grant)?],
         Json::Array(items) => items.iter().map(same).collect::<Result<_, _>>()?,
         Json::Object(members) => {

@@ -32,7 +32,7 @@ pub use capability::{Admission, Ask, Caller, Capability, Outgoing, Prepared, Pro
 pub use catalog::{Catalog, Lookup};
 pub use credential::{
     CredentialGrant, CredentialKind, CredentialRequest, KeyPlace, MAX_CREDENTIAL_HOSTS, MAX_CREDENTIAL_NAME,
-    MAX_NODE_CREDENTIALS, check_credential_name, written_credentials,
+    MAX_NODE_CREDENTIALS, WrittenCredential, check_credential_name, written_credentials,
 };
 pub use failure::{Failure, code};
 pub use flowcell_expr::limits::{CONTAINER, JSON_VALUES};
