@@ -70,7 +70,7 @@ fn the_graph_has_the_demands_of_the_node_type() {
         assert_eq!(codes(&checked), []);
         let expected =
             format!(r#"{{"name":"slack","credential":"{credential}","kind":"oauth2","hosts":["https://slack.com"]}}"#);
-        assert_eq!(asked, [expected.clone()]);
+        assert_eq!(asked, std::slice::from_ref(&expected));
         let graph = checked.graph.unwrap();
         assert_eq!(graph.nodes[0].grants.0["credentials"].to_text(), format!("[{expected}]"));
     }

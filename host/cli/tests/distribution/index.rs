@@ -174,7 +174,8 @@ fn an_index_is_replaced_with_its_signature_or_not_at_all() {
     let mut beside: Vec<_> = fs::read_dir(project.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     project.done(&["node", "index", "build", "./first.wasm", "--key", "file:ada.key"]);
     let mut after: Vec<_> = fs::read_dir(project.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    (beside.sort(), after.sort());
+    beside.sort();
+    after.sort();
     assert_eq!(beside, after);
     assert!(project.done(&["node", "search", "--index", "index.json"]).contains("1 of 1 versions"));
     // A build that fails leaves the index.

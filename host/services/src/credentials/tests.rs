@@ -238,7 +238,8 @@ fn a_key_goes_into_a_json_object_or_a_form_and_into_nothing_else() {
 #[test]
 fn every_secret_of_a_kind_is_redacted() {
     let aws = r#"{ "accessKeyId": "AKID", "region": "r", "service": "s" }"#;
-    let cases: [(&str, &str, &[(&str, &str)]); 4] = [
+    type Secrets = &'static [(&'static str, &'static str)];
+    let cases: [(&str, &str, Secrets); 4] = [
         ("bearer", "{}", &[("token", "hunter2-hunter2")]),
         ("basic", "{}", &[("login", "ada:hunter2-hunter2")]),
         ("basic", "{}", &[("login", "hunter2-hunter2:")]),

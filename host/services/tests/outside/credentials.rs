@@ -204,7 +204,7 @@ async fn each_kind_goes_where_it_belongs_and_comes_back_from_nowhere() {
     for (kind, settings, name) in cases {
         let value = if kind == "basic" { format!("ada:{CANARY}") } else { CANARY.to_owned() };
         let store = Memory::default().with("shop", kind, settings, &[(name, &value)], &origin);
-        let kit = kit(Arc::new(store), &[origin.clone()], &[("shop", &[])]);
+        let kit = kit(Arc::new(store), std::slice::from_ref(&origin), &[("shop", &[])]);
         let headers = json!([["content-type", "application/json"], ["accept-encoding", "br"]]);
         let args =
             json!({ "method": "POST", "url": server.url("/v1?q=1"), "headers": headers, "body": { "text": sent } });
@@ -240,8 +240,8 @@ async fn a_credential_goes_only_where_flow_manifest_and_operator_allow_it() {
     own.get(&one.url("/a")).await.unwrap();
     own.get(&two.url("/a")).await.unwrap();
     // The manifest declares the second one alone.
-    kit_of(bearer(&first), &[second.clone()]).get(&one.url("/b")).await.unwrap();
-    kit_of(bearer(&second), &[second.clone()]).get(&two.url("/b")).await.unwrap();
+    kit_of(bearer(&first), std::slice::from_ref(&second)).get(&one.url("/b")).await.unwrap();
+    kit_of(bearer(&second), std::slice::from_ref(&second)).get(&two.url("/b")).await.unwrap();
     // A path of the credential narrows it.
     kit_of(bearer(&one.url("/v1")), &[]).get(&one.url("/v2")).await.unwrap();
     kit_of(bearer(&one.url("/v1")), &[]).get(&one.url("/v1/../v2")).await.unwrap();
@@ -286,7 +286,7 @@ async fn a_request_cannot_set_the_place_of_a_credential_and_two_cannot_share_it(
     let store = || store().with("query", "apiKey", query.clone(), &[("value", CANARY)], &origin);
     let own = |names: &[&str]| {
         let granted: Vec<(&str, &[String])> = names.iter().map(|name| (*name, &[][..])).collect();
-        kit(Arc::new(store()), &[origin.clone()], &granted)
+        kit(Arc::new(store()), std::slice::from_ref(&origin), &granted)
     };
     let mine = json!({ "method": "GET", "url": server.url("/"), "headers": [["Authorization", "Bearer mine"]] });
     let refused = own(&["shop"]).send(mine).await.unwrap_err();
@@ -339,7 +339,7 @@ async fn a_token_is_got_once_and_stored_before_it_is_used() {
     // The parts of the login are encoded (RFC 6749, section 2.3.1): `flow%3Acell:client+secret%2B1`.
     assert_eq!(asked.header("authorization"), Some("Basic ZmxvdyUzQWNlbGw6Y2xpZW50K3NlY3JldCUyQjE="));
     let state = store.state("drive");
-    assert_eq!((&*state.token.unwrap().access).as_str(), "access-token-1");
+    assert_eq!(state.token.unwrap().access.as_str(), "access-token-1");
     assert_eq!(state.claimed_until, None);
     // Near its end it is renewed.
     store.now.store(3_570_000, Ordering::Relaxed);
