@@ -42,25 +42,31 @@ fn packages(folder: &Path, arguments: &[&str]) -> BTreeSet<(String, String)> {
     lines.map(|(package, features)| (package.replace(" (proc-macro)", ""), features.to_owned())).collect()
 }
 
-/// Returns dependencies on the packages that `folder` would build with other features than the workspace. With the same
+/// Adds dependencies on the packages that `folder` would build with other features than the workspace. With the same
 /// features, cargo takes the packages, wasmtime among them, from the target folder of the workspace. The example itself
 /// does not use them.
-fn shared_packages(folder: &Path, workspace: &BTreeSet<(String, String)>) -> BTreeMap<String, String> {
-    let mut shared = BTreeMap::new();
+fn shared_packages(folder: &Path, workspace: &BTreeSet<(String, String)>, shared: &mut BTreeMap<String, String>) {
     for (package, _) in packages(folder, &[]).difference(workspace) {
         let Some((name, version)) = package.split_once(" v").filter(|(_, version)| !version.contains(' ')) else {
             continue;
         };
         // A package of the workspace has other features where a build script or a macro of the build uses it.
-        for (at, (_, features)) in workspace.iter().filter(|(other, _)| other == package).enumerate() {
-            let features: Vec<_> = features.split(',').filter(|feature| !feature.is_empty()).collect();
-            let line = format!(
-                "{{ package = \"{name}\", version = \"={version}\", default-features = false, features = {features:?} }}"
-            );
-            shared.insert(format!("shared-{at}-{}", package.replace([' ', '.', '+'], "-")), line);
-        }
+        let known =
+            workspace.iter().filter(|(other, _)| *other == *package).flat_map(|(_, features)| features.split(','));
+        let features: BTreeSet<_> = known.filter(|feature| !feature.is_empty()).collect();
+        let features: Vec<_> = features.into_iter().collect();
+        let entry = format!(
+            "{{ package = \"{name}\", version = \"={version}\", default-features = false, features = {features:?} }}"
+        );
+        // Two versions of a package have two names.
+        let is_other = |known: &String| !known.contains(&format!("\"={version}\""));
+        let key = if shared.get(name).is_some_and(is_other) {
+            format!("{name}-{}", version.replace(['.', '+'], "-"))
+        } else {
+            name.to_owned()
+        };
+        shared.insert(key, entry);
     }
-    shared
 }
 
 /// Writes a copy of the example that shares the packages of the workspace, and returns its folder.
@@ -77,12 +83,10 @@ fn quickly_built_copy() -> PathBuf {
     // A feature of one package asks for features of others, so that it takes some rounds.
     let mut shared = BTreeMap::new();
     for _ in 0..4 {
-        let more = shared_packages(&copy, &workspace);
-        if more.is_empty() {
-            break;
-        }
-        shared.extend(more);
-        let lines: String = shared.iter().map(|(name, line)| format!("{name} = {line}\n")).collect();
+        shared_packages(&copy, &workspace, &mut shared);
+        let is_own = |line: &&str| !line.split_once(" = ").is_some_and(|(key, _)| shared.contains_key(key));
+        let own: String = own.lines().filter(is_own).map(|line| format!("{line}\n")).collect();
+        let lines: String = shared.iter().map(|(key, entry)| format!("{key} = {entry}\n")).collect();
         fs::write(copy.join("Cargo.toml"), format!("{own}{lines}{OF_BUILD_SCRIPTS}")).unwrap();
     }
     copy

@@ -160,7 +160,7 @@ fn keys_with_comments_stay() {
          - >-\n  a -> c\n"
     );
     let found = rewritten(&text, EdgeForm::Long);
-    assert_eq!(found.kept, [Kept { line: 8, new_line: 9 }], "{}", found.text);
+    assert_eq!(found.kept, [Kept { line: 9, new_line: 10 }], "{}", found.text);
 }
 
 /// Edges of fragments are rewritten, those of uses in fragments among them. A label of a node whose type a parameter
