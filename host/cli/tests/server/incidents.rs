@@ -125,9 +125,15 @@ impl Person {
 /// one.
 fn scrape(address: SocketAddr, header: Option<&str>) -> String {
     let headers: Vec<_> = header.iter().map(|header| ("Authorization", *header)).collect();
-    let answer = ask(address, "GET", "/metrics", &headers, "");
-    assert_eq!(answer.status, 200, "{answer:?}");
-    answer.body
+    let mut metrics = None;
+    // While the store is away, the server may answer that it cannot check who asks.
+    wait_until("the metrics", || {
+        let answer = ask(address, "GET", "/metrics", &headers, "");
+        assert!(matches!(answer.status, 200 | 503), "{answer:?}");
+        metrics = (answer.status == 200).then_some(answer.body);
+        metrics.is_some()
+    });
+    metrics.unwrap()
 }
 
 /// Creates a token that reads all metrics. Returns its header.

@@ -95,7 +95,7 @@ fn notifications_that_are_not_sent() {
     assert_fires("FlowcellNotificationsFail", &[Some(&before), Some(&during)]);
     works.store(true, Ordering::Release);
     let outputs = follow(folder.path(), "Notifications are not sent", &[("FILE", "notify.yaml")], &[]);
-    assert!(stderr(&outputs[0]).contains("notify.yaml"), "{}", stderr(&outputs[0]));
+    assert!(stderr(&outputs[0]).contains("checked 1 target"), "{}", stderr(&outputs[0]));
     let after = scrape_with(address, None, r#"flowcell_notifications_total{target="ops",outcome="sent"} 1"#);
     assert_ended("FlowcellNotificationsFail", &[Some(&during), Some(&after)]);
     assert_eq!(status(address, "f"), "failed");
