@@ -18,6 +18,7 @@ pub mod host_files;
 pub mod http_answer;
 mod ids;
 mod manifest;
+mod node_limits;
 mod step;
 pub mod text;
 mod value;
@@ -46,6 +47,10 @@ pub use ids::{NodeId, RunId, ScopePath, Tenant, TypeRef};
 pub use manifest::{
     BUILT_IN_PACKS, BodyTrait, CapabilityRequest, Digest, ErrorDoc, Example, Manifest, ManifestError, Mark, MarkKind,
     NodeType, Trait,
+};
+pub use node_limits::{
+    GrantedLimits, LimitRefusal, MAX_MEMORY_MIB, MAX_OUTPUT_KIB, NodeLimits, USUAL_LARGE_ATTEMPTS, USUAL_MEMORY_MIB,
+    USUAL_OUTPUT_KIB, USUAL_TIMEOUT_MS,
 };
 pub use step::{Choice, FanOut, FlowCall, Pause, Question, Step, Wake};
 pub use value::{BINARY, BlobRef, VALUE_BYTES, Value};

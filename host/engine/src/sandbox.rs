@@ -15,7 +15,6 @@ use crate::{
     Limits,
     cost::{Cost, Measured},
     failure::{Stop, to_guest},
-    fair_semaphore::FairSemaphore,
     text::printable,
 };
 
@@ -26,7 +25,7 @@ pub(crate) mod denial;
 mod deterministic;
 mod file_writer;
 mod files;
-mod meter;
+pub(crate) mod meter;
 mod outside;
 pub(crate) mod ported;
 mod reply;
@@ -36,7 +35,7 @@ pub(crate) mod stdio;
 use capability::Answer;
 use deterministic::Clock;
 use file_writer::WrittenFiles;
-use meter::Meter;
+use meter::{Meter, SharedMemory};
 use ported::{Folders, Requests};
 use stdio::Stdio;
 
@@ -67,7 +66,7 @@ pub(crate) struct Sandbox {
 }
 
 impl Sandbox {
-    pub(crate) fn new(attempt: Attempt, calls: Arc<dyn Calls>, limits: &Limits, memory: FairSemaphore) -> Sandbox {
+    pub(crate) fn new(attempt: Attempt, calls: Arc<dyn Calls>, limits: &Limits, memory: SharedMemory) -> Sandbox {
         let stdio = Stdio::new(limits);
         let clock = Clock::new(attempt.now_ms);
         let wasi = deterministic::context(&attempt, &clock, &stdio, limits);

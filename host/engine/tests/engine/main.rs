@@ -9,6 +9,7 @@ mod deterministic;
 mod guests;
 mod honest;
 mod hostile;
+mod large;
 mod libraries;
 mod packs;
 mod queries;

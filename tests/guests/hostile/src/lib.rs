@@ -25,7 +25,7 @@ export!(Hostile);
 impl exports::flowcell::node::node::Guest for Hostile {
     fn run(node_type: String) -> Result<Step, Failure> {
         match node_type.trim_start_matches("hostile.") {
-            "echo" | "typed" | "costly" => Ok(Step::Done(Output::One(Source::Input(String::new())))),
+            "echo" | "typed" | "costly" | "patient" => Ok(Step::Done(Output::One(Source::Input(String::new())))),
             "copy" => json(context::get_json(Part::Input, "").unwrap_or_default()),
             "rest" => pause_in_turn(),
             "spin" => spin(),
@@ -38,6 +38,8 @@ impl exports::flowcell::node::node::Guest for Hostile {
             },
             "recurse" => json(recurse(&[0; 64]).to_string()),
             "hog" => hog(),
+            "large" | "small" => fill(),
+            "wide" => json(format!("\"{}\"", "x".repeat(number("/kib") << 10))),
             "huge" => json(format!("\"{}\"", "x".repeat(10 << 20))),
             "huge-keys" => Ok(Step::Done(Output::Object(
                 (0..50).map(|n| (format!("{n}{}", "k".repeat(100 << 10)), Source::Input(String::new()))).collect(),
@@ -256,6 +258,19 @@ fn hog() -> ! {
     loop {
         all.push(black_box(vec![1_u8; 1 << 20]));
     }
+}
+
+/// Fills as many MiB as the input says. With `hold` in the input, it then makes a call.
+fn fill() -> Result<Step, Failure> {
+    let filled = black_box(vec![1_u8; number("/mib") << 20]);
+    if context::get_json(Part::Input, "/hold").is_some() {
+        state::get("held")?;
+    }
+    json(filled.len().to_string())
+}
+
+fn number(path: &str) -> usize {
+    context::get_json(Part::Input, path).and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
 fn count() -> Result<Step, Failure> {
