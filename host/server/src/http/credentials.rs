@@ -32,7 +32,7 @@ pub(crate) struct CredentialView {
     created: u64,
     /// The time when the credential was last set, in milliseconds since 1970.
     updated: u64,
-    /// The state of the tokens, for the kind `oauth2`. Only `GET /v1/credentials/{name}` has it.
+    /// The state of the tokens, for the kind `oauth2`. The answer to `PUT` has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     token: Option<TokenView>,

@@ -63,6 +63,7 @@ impl CredentialStore for Memory {
             settings: settings.clone(),
             origins: origins.clone(),
             version: 1,
+            created: 0,
         }))
     }
 

@@ -17,7 +17,7 @@ use crate::{
 };
 use clap::Args;
 use flowcell::{
-    credentials::{self, Pkce, Settings},
+    credentials::{self, Edition, Pkce, Settings},
     tenants::operation::{
         Operation,
         credential::{Consent, CredentialOperation},
@@ -57,7 +57,10 @@ pub(super) fn execute(args: ConnectArgs, terminal: Terminal) -> Result<Exit, Cli
     let operate = |request: CredentialOperation| {
         operate_with(&packs, Operation::Credential { tenant: of.tenant.clone(), request }, &of.store)
     };
-    let settings = oauth2_settings(&operate(CredentialOperation::Show { name: name.clone() })?, &name)?;
+    let shown = operate(CredentialOperation::Show { name: name.clone() })?;
+    let settings = oauth2_settings(&shown, &name)?;
+    let number = |member: &str| shown.get(member).and_then(flowcell::Json::as_u64);
+    let edition = number("created").zip(number("version")).map(|(created, version)| Edition { created, version });
     let failed = |error: std::io::Error| CliError::wrong("cannot listen on this machine").because(&error);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(failed)?;
     let port = listener.local_addr().map_err(failed)?.port();
@@ -70,7 +73,7 @@ pub(super) fn execute(args: ConnectArgs, terminal: Terminal) -> Result<Exit, Cli
     terminal.say(&format!("Open this address in a browser, and allow the access:\n\n{at}\n"));
     let code = wait_for_code(&listener, &pkce.state, timeout)?;
     let verifier = Hidden::from(pkce.verifier.to_string());
-    let consent = Consent { code: Hidden::from(code), verifier, redirect_uri };
+    let consent = Consent { code: Hidden::from(code), verifier, redirect_uri, edition };
     put_json(&operate(CredentialOperation::Connect { name, consent })?)?;
     Ok(Exit::Good)
 }

@@ -4,7 +4,7 @@
 //! encryption includes the settings and the origins, so that a row with other ones does not decrypt. The tokens of a
 //! credential are another document: each renewal replaces it unless another process did.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use flowcell_contract::{Failure, Tenant, check_credential_name};
 use flowcell_services::{
@@ -191,10 +191,19 @@ impl StoredCredential {
         CredentialRow { name, settings, origins, version, created, updated, token: None }
     }
 
+    /// Returns the row with the state of these tokens, if they belong to this version.
+    fn row_with(self, tokens: Option<StoredTokens>, name: String) -> CredentialRow {
+        let is_oauth2 = matches!(Settings::from_text(&self.settings), Some(Settings::OAuth2(_)));
+        let found = tokens.filter(|found| found.version == self.version).unwrap_or_default();
+        let failure = found.failure.map(|failure| failure.message);
+        let token = TokenRow { exists: !found.key.is_empty(), renew_at: found.renew_at, failure };
+        CredentialRow { token: is_oauth2.then_some(token), ..self.row(name) }
+    }
+
     fn known(&self, name: &str) -> Result<KnownCredential, VaultError> {
         let settings = Settings::from_text(&self.settings);
         let settings = settings.ok_or_else(|| VaultError::DamagedCredential(name.to_owned()))?;
-        Ok(KnownCredential { settings, origins: origins(&self.origins)?, version: self.version })
+        Ok(KnownCredential { settings, origins: origins(&self.origins)?, version: self.version, created: self.created })
     }
 }
 
@@ -222,7 +231,8 @@ impl Vault {
         origins(servers)?;
         for _ in 0..MAX_WRITE_TRIES {
             let found = self.stored_credential(tenant, name)?;
-            if found.is_none() && self.list_credentials(tenant)?.len() >= MAX_CREDENTIALS {
+            let count = || Ok::<_, VaultError>(self.documents(tenant).all::<StoredCredential>(CREDENTIAL)?.len());
+            if found.is_none() && count()? >= MAX_CREDENTIALS {
                 return Err(VaultError::TooManyCredentials);
             }
             let (number, key) = self.current_key(tenant)?;
@@ -243,27 +253,28 @@ impl Vault {
         Err(VaultError::Changed(name.to_owned()))
     }
 
-    /// Returns the credentials of a tenant, sorted by name.
+    /// Returns the credentials of a tenant with the states of their tokens, sorted by name, without their secrets.
     pub fn list_credentials(&self, tenant: &Tenant) -> Result<Vec<CredentialRow>, VaultError> {
         let all = self.documents(tenant).all::<StoredCredential>(CREDENTIAL)?;
-        Ok(all.into_iter().map(|(name, kept)| kept.row(name)).collect())
+        let mut tokens: BTreeMap<_, _> = self.documents(tenant).all::<StoredTokens>(TOKEN)?.into_iter().collect();
+        let row = |(name, kept): (String, StoredCredential)| {
+            let found = tokens.remove(&name);
+            kept.row_with(found, name)
+        };
+        Ok(all.into_iter().map(row).collect())
     }
 
     /// Returns a credential with the state of its tokens, without its secrets.
     pub fn find_credential(&self, tenant: &Tenant, name: &str) -> Result<Option<CredentialRow>, VaultError> {
         let Some((kept, _)) = self.stored_credential(tenant, name)? else { return Ok(None) };
-        let is_oauth2 = matches!(kept.known(name)?.settings, Settings::OAuth2(_));
-        let token = match is_oauth2 {
-            true => {
-                let found = self.documents(tenant).get::<StoredTokens>(TOKEN, name)?;
-                let found = found.map(|(found, _)| found).filter(|found| found.version == kept.version);
-                let found = found.unwrap_or_default();
-                let failure = found.failure.map(|failure| failure.message);
-                Some(TokenRow { exists: !found.key.is_empty(), renew_at: found.renew_at, failure })
-            }
-            false => None,
-        };
-        Ok(Some(CredentialRow { token, ..kept.row(name.to_owned()) }))
+        kept.known(name)?;
+        let found = self.documents(tenant).get::<StoredTokens>(TOKEN, name)?.map(|(found, _)| found);
+        Ok(Some(kept.row_with(found, name.to_owned())))
+    }
+
+    /// Returns a credential without its secrets, in the form in which requests use it.
+    pub(crate) fn known_credential(&self, tenant: &Tenant, name: &str) -> Result<Option<KnownCredential>, VaultError> {
+        self.stored_credential(tenant, name)?.map(|(kept, _)| kept.known(name)).transpose()
     }
 
     /// Removes a credential with its tokens. The audit log records the actor.
@@ -277,9 +288,15 @@ impl Vault {
         self.note(tenant, actor, "credential.remove", name, Outcome::Done)
     }
 
-    /// Records in the audit log that a person has connected a credential.
-    pub(crate) fn note_connected(&self, tenant: &Tenant, actor: &str, name: &str) -> Result<(), VaultError> {
-        self.note(tenant, actor, "credential.connect", name, Outcome::Done)
+    /// Records in the audit log that a person has connected a credential, or could not.
+    pub(crate) fn note_connected(
+        &self,
+        tenant: &Tenant,
+        actor: &str,
+        name: &str,
+        outcome: Outcome,
+    ) -> Result<(), VaultError> {
+        self.note(tenant, actor, "credential.connect", name, outcome)
     }
 
     /// Returns the error of opening a credential, for the check of a flow. See [`Vault::locked`].
@@ -381,8 +398,7 @@ impl Vault {
 
 impl CredentialStore for Vault {
     fn find(&self, tenant: &Tenant, name: &str) -> Result<Option<KnownCredential>, Failure> {
-        let found = self.stored_credential(tenant, name)?;
-        Ok(found.map(|(kept, _)| kept.known(name)).transpose()?)
+        Ok(self.known_credential(tenant, name)?)
     }
 
     fn open(&self, tenant: &Tenant, name: &str) -> Result<Option<OpenCredential>, Failure> {
