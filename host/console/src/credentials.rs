@@ -262,11 +262,12 @@ fn state_of(row: &Value) -> Markup {
         @match (token.is_object(), token["exists"] == true) {
             (false, _) => "set",
             (true, true) => { "connected"
-                @if token["renewAt"].is_u64() { ", the token is renewed " (time(&token["renewAt"])) } }
+                @if token["renewAt"].is_u64() { ", the token is renewed " (time(&token["renewAt"])) }
+                @if token["expires"].is_u64() { ", until " (time(&token["expires"])) } }
             (true, false) if is_by_consent => span .warn { "not connected" },
             (true, false) => "the host gets a token with the first request",
         }
-        @if let Some(why) = token["failure"].as_str() { p .bad { "The last renewal failed: " (why) } }
+        @if let Some(why) = token["failure"].as_str() { p .bad { "Renewals fail since " (time(&token["failedSince"])) ": " (why) } }
     }
 }
 
@@ -323,7 +324,7 @@ mod tests {
         assert_eq!(shown(&json!({ "settings": {} })), "set");
         assert!(shown(&row(json!({ "exists": false }))).contains("not connected"));
         assert!(shown(&row(json!({ "exists": true, "renewAt": 0 }))).contains("1970-01-01"));
-        let failed = shown(&row(json!({ "exists": true, "failure": "<img src=x>" })));
-        assert!(failed.contains("The last renewal failed: &lt;img src=x&gt;"), "{failed}");
+        let failed = shown(&row(json!({ "exists": true, "expires": 0, "failure": "<img src=x>", "failedSince": 1 })));
+        assert!(failed.contains(": &lt;img src=x&gt;") && failed.matches("1970-01-01").count() == 4, "{failed}");
     }
 }

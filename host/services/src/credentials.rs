@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::apply::{Applied, apply, check_free};
 pub use self::{
     hmac::HmacSettings,
-    oauth2::{Authorization, Pkce, Token, read_redirect, refusal_text},
+    oauth2::{Authorization, Lifetime, Pkce, Token, read_redirect, refusal_text},
     settings::{
         Grant, MAX_SECRET_BYTES, MAX_SETTINGS_BYTES, MIN_SECRET_BYTES, OAuth2Settings, SecretMembers, Settings,
         SigV4Settings,

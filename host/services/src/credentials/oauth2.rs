@@ -40,6 +40,8 @@ const MAX_REASON: usize = 200;
 const MAX_CODE: usize = 4_096;
 /// Maximum characters of the error of an authorization server.
 const MAX_ERROR: usize = 64;
+/// The members with the seconds after which a refresh token ends, as GitHub and LinkedIn, Keycloak, and Intuit name them.
+const REFRESH_LASTS: [&str; 3] = ["refresh_token_expires_in", "refresh_expires_in", "x_refresh_token_expires_in"];
 /// Bytes of a random value of an authorization.
 const RANDOM_BYTES: usize = 32;
 
@@ -74,6 +76,17 @@ pub struct Token {
     pub refresh: Option<Zeroizing<String>>,
     /// The time in milliseconds since 1970 at which the host renews it. `None`: when a server refuses it.
     pub renew_at: Option<u64>,
+    /// The time in which the host can renew it without a person. `None`: it has no end, or the server has named none.
+    pub lifetime: Option<Lifetime>,
+}
+
+/// A time that a server has named, in milliseconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lifetime {
+    /// Its begin.
+    pub since: u64,
+    /// Its end.
+    pub ends: u64,
 }
 
 /// The answer of an authorization server to a person's consent.
@@ -288,8 +301,9 @@ async fn read(answer: Answer) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-/// Reads the token in an answer. `None`: the answer has an error, or no token. The error is a part of a sentence.
-fn token(body: &[u8], now: u64) -> Option<Result<Token, String>> {
+/// Reads the token in an answer at the time `now`. `None`: the answer has an error, or no token. The error is a part of a
+/// sentence.
+pub(super) fn token(body: &[u8], now: u64) -> Option<Result<Token, String>> {
     let answer: serde_json::Value = match serde_json::from_slice(body) {
         Ok(answer) => answer,
         Err(_) => return Some(Err("an answer that is not JSON".into())),
@@ -308,9 +322,14 @@ fn token(body: &[u8], now: u64) -> Option<Result<Token, String>> {
     }
     let refresh =
         answer.get("refresh_token").and_then(|refresh| refresh.as_str()).filter(|refresh| !refresh.is_empty());
-    let lasts = answer.get("expires_in");
-    let lasts = lasts.and_then(|lasts| lasts.as_u64().or_else(|| lasts.as_str()?.parse().ok()));
-    Some(Ok(Token::new(access.to_owned(), refresh.map(str::to_owned), lasts, now)))
+    let seconds = |member: &str| {
+        let lasts = answer.get(member)?;
+        lasts.as_u64().or_else(|| lasts.as_str()?.parse().ok())
+    };
+    // The end of a refresh token has no standard name. 0 means that it has no end.
+    let refresh_lasts = REFRESH_LASTS.iter().find_map(|member| seconds(member)).filter(|lasts| *lasts > 0);
+    let refresh = refresh.map(|refresh| (refresh.to_owned(), refresh_lasts));
+    Some(Ok(Token::new(access.to_owned(), refresh, seconds("expires_in"), now)))
 }
 
 /// Returns the failure for a refusal of a token endpoint.

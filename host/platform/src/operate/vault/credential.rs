@@ -9,7 +9,8 @@ use std::{collections::BTreeMap, time::Duration};
 use flowcell_contract::{Failure, Tenant, check_credential_name};
 use flowcell_services::{
     credentials::{
-        CredentialStore, KnownCredential, OpenCredential, RefreshFailure, SecretMembers, Settings, Token, TokenState,
+        CredentialStore, KnownCredential, Lifetime, OpenCredential, RefreshFailure, SecretMembers, Settings, Token,
+        TokenState,
     },
     egress::OriginGrants,
 };
@@ -51,6 +52,8 @@ pub(super) struct StoredTokens {
     /// The version of the credential to which they belong.
     version: u64,
     renew_at: Option<u64>,
+    /// The time in which the host can renew the token without a person.
+    lifetime: Option<StoredLifetime>,
     claimed_until: Option<u64>,
     failure: Option<StoredFailure>,
     /// The number of the data key that encrypts the tokens.
@@ -59,9 +62,18 @@ pub(super) struct StoredTokens {
     sealed: Sealed,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct StoredLifetime {
+    since: u64,
+    ends: u64,
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct StoredFailure {
     at: u64,
+    /// The time of the first failure. Earlier versions did not write it.
+    #[serde(default)]
+    since: Option<u64>,
     message: String,
     details: Option<serde_json::Value>,
     retryable: bool,
@@ -98,9 +110,26 @@ pub struct TokenRow {
     /// The time in milliseconds since 1970 at which the host renews it. `None`: when a server refuses it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub renew_at: Option<u64>,
+    /// The time in milliseconds since 1970 at which the host can no longer renew it, if the server has named one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires: Option<u64>,
     /// The reason why the last renewal failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+    /// The time in milliseconds since 1970 since when renewals fail.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed_since: Option<u64>,
+}
+
+/// The state of the tokens of a credential, for messages to people.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct TokenHealth {
+    /// The credential's name.
+    pub(crate) name: String,
+    /// The time in which the host can renew the token without a person.
+    pub(crate) lifetime: Option<Lifetime>,
+    /// The last renewal, if it failed.
+    pub(crate) failure: Option<RefreshFailure>,
 }
 
 /// A credential to set.
@@ -113,6 +142,25 @@ pub struct NewCredential<'a> {
     pub secrets: &'a SecretMembers,
     /// The servers that may receive it.
     pub origins: &'a [String],
+}
+
+impl From<StoredLifetime> for Lifetime {
+    fn from(StoredLifetime { since, ends }: StoredLifetime) -> Lifetime {
+        Lifetime { since, ends }
+    }
+}
+
+impl From<StoredFailure> for RefreshFailure {
+    fn from(StoredFailure { at, since, message, details, retryable }: StoredFailure) -> RefreshFailure {
+        RefreshFailure { at, since: since.unwrap_or(at), message, details: details.map(Into::into), retryable }
+    }
+}
+
+impl From<RefreshFailure> for StoredFailure {
+    fn from(RefreshFailure { at, since, message, details, retryable }: RefreshFailure) -> StoredFailure {
+        let details = details.map(|details| details.to_serde());
+        StoredFailure { at, since: Some(since), message, details, retryable }
+    }
 }
 
 impl SealedRow for StoredCredential {
@@ -195,8 +243,14 @@ impl StoredCredential {
     fn row_with(self, tokens: Option<StoredTokens>, name: String) -> CredentialRow {
         let is_oauth2 = matches!(Settings::from_text(&self.settings), Some(Settings::OAuth2(_)));
         let found = tokens.filter(|found| found.version == self.version).unwrap_or_default();
-        let failure = found.failure.map(|failure| failure.message);
-        let token = TokenRow { exists: !found.key.is_empty(), renew_at: found.renew_at, failure };
+        let failed_since = found.failure.as_ref().map(|failure| failure.since.unwrap_or(failure.at));
+        let token = TokenRow {
+            exists: !found.key.is_empty(),
+            renew_at: found.renew_at,
+            expires: found.lifetime.map(|lifetime| lifetime.ends),
+            failure: found.failure.map(|failure| failure.message),
+            failed_since,
+        };
         CredentialRow { token: is_oauth2.then_some(token), ..self.row(name) }
     }
 
@@ -270,6 +324,17 @@ impl Vault {
         kept.known(name)?;
         let found = self.documents(tenant).get::<StoredTokens>(TOKEN, name)?.map(|(found, _)| found);
         Ok(Some(kept.row_with(found, name.to_owned())))
+    }
+
+    /// Returns the states of the tokens of a tenant.
+    pub(crate) fn token_health(&self, tenant: &Tenant) -> Result<Vec<TokenHealth>, VaultError> {
+        let all = self.documents(tenant).all::<StoredTokens>(TOKEN)?.into_iter();
+        let health = |(name, kept): (String, StoredTokens)| TokenHealth {
+            name,
+            lifetime: kept.lifetime.map(Lifetime::from),
+            failure: kept.failure.map(RefreshFailure::from),
+        };
+        Ok(all.map(health).collect())
     }
 
     /// Returns a credential without its secrets, in the form in which requests use it.
@@ -352,15 +417,10 @@ impl Vault {
                 let key = self.data_key(tenant, &kept.key)?;
                 let members = SecretMembers::from_text(&kept.open(tenant, name, &key)?);
                 let members = members.ok_or_else(|| VaultError::DamagedCredential(name.to_owned()))?;
-                Token::from_members(&members, kept.renew_at)
+                Token::from_members(&members, kept.renew_at, kept.lifetime.map(Lifetime::from))
             }
         };
-        let failure = kept.failure.map(|StoredFailure { at, message, details, retryable }| RefreshFailure {
-            at,
-            message,
-            details: details.map(Into::into),
-            retryable,
-        });
+        let failure = kept.failure.map(RefreshFailure::from);
         Ok(TokenState { token, claimed_until: kept.claimed_until, failure, seen })
     }
 
@@ -376,15 +436,16 @@ impl Vault {
         if !is_current {
             return Err(VaultError::Changed(name.to_owned()));
         }
-        let failure = state.failure.clone().map(|RefreshFailure { at, message, details, retryable }| StoredFailure {
-            at,
-            message,
-            details: details.map(|details| details.to_serde()),
-            retryable,
-        });
         let renew_at = state.token.as_ref().and_then(|token| token.renew_at);
-        let kept =
-            StoredTokens { version, renew_at, claimed_until: state.claimed_until, failure, ..StoredTokens::default() };
+        let lifetime = state.token.as_ref().and_then(|token| token.lifetime);
+        let kept = StoredTokens {
+            version,
+            renew_at,
+            lifetime: lifetime.map(|Lifetime { since, ends }| StoredLifetime { since, ends }),
+            claimed_until: state.claimed_until,
+            failure: state.failure.clone().map(StoredFailure::from),
+            ..StoredTokens::default()
+        };
         let kept = match &state.token {
             Some(token) => {
                 let (number, key) = self.current_key(tenant)?;
