@@ -31,6 +31,7 @@ pub(crate) mod ported;
 mod reply;
 mod services;
 pub(crate) mod stdio;
+mod streams;
 
 use capability::Answer;
 use deterministic::Clock;
@@ -38,6 +39,7 @@ use file_writer::WrittenFiles;
 use meter::{Meter, SharedMemory};
 use ported::{Folders, Requests};
 use stdio::Stdio;
+use streams::Streams;
 
 /// The data of a wasmtime store, one for each attempt.
 pub(crate) struct Sandbox {
@@ -56,6 +58,7 @@ pub(crate) struct Sandbox {
     /// The file value that the guest read last, the number of the piece, and its bytes.
     open_piece: Option<(BlobRef, u64, Vec<u8>)>,
     written_files: WrittenFiles,
+    streams: Streams,
     clock: Clock,
     task: OnceLock<Value>,
     wasi: WasiCtx,
@@ -85,6 +88,7 @@ impl Sandbox {
             replies: HashMap::new(),
             open_piece: None,
             written_files: WrittenFiles::default(),
+            streams: Streams::default(),
             clock,
             task: OnceLock::new(),
             wasi,

@@ -15,5 +15,6 @@ mod packs;
 mod queries;
 #[cfg(target_os = "linux")]
 mod resident;
+mod streams;
 mod support;
 mod tenants;

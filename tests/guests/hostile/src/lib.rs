@@ -117,6 +117,12 @@ impl exports::flowcell::node::node::Guest for Hostile {
                 json("null".into())
             }
             "scatter" => scatter(),
+            "streams" => streams(),
+            "streams-unasked" => {
+                http::close_stream(1);
+                http::read_stream(1)?;
+                json("null".into())
+            }
             "listen-flood" => loop {
                 queue::next_event(Some(0));
             },
@@ -166,6 +172,32 @@ fn scatter() -> Result<Step, Failure> {
         r#"{{"heard":{heard:?},"status":{},"body":{body},"again":"{again}","failed":"{failed}","passed":{passed}}}"#,
         taken.status
     ))
+}
+
+/// Opens nine streams, the last one too many, reads eight of them to their ends, and reads and closes streams that are not
+/// open.
+fn streams() -> Result<Step, Failure> {
+    let times = || http::StreamTimes { idle_ms: None, total_ms: Some(5) };
+    let open = (0..8).map(|_| http::open_stream(&request(), times())).collect::<Result<Vec<_>, _>>()?;
+    let mut told = vec![http::open_stream(&request(), times()).unwrap_err().code];
+    for opened in &open {
+        let mut read = format!("{} {}", opened.stream, opened.status);
+        loop {
+            match http::read_stream(opened.stream) {
+                Ok(Some(bytes)) => read.push_str(&format!(" {}", bytes.len())),
+                Ok(None) => break read.push_str(" end"),
+                Err(failure) => break read.push_str(&format!(" {}", failure.code)),
+            }
+        }
+        told.push(read);
+    }
+    told.extend([1, 0, 99].map(|stream| http::read_stream(stream).unwrap_err().code));
+    let late = http::open_stream(&request(), times())?;
+    http::close_stream(late.stream);
+    http::close_stream(late.stream);
+    http::close_stream(99);
+    told.push(http::read_stream(late.stream).unwrap_err().code);
+    json(format!("{told:?}"))
 }
 
 fn json(text: String) -> Result<Step, Failure> {
