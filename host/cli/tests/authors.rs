@@ -17,4 +17,5 @@ mod python;
 mod recipe;
 mod roles;
 mod scaffold;
+mod streamed;
 mod streams;
