@@ -194,14 +194,28 @@ pub(super) fn sum(value: &Value, options: Kwargs) -> Result<Value, Error> {
     Ok(total)
 }
 
-/// Returns an error if the count of `batch` or `slice` exceeds [`limits::GROUPS`].
+/// Returns an error if `slice` would create more than [`limits::GROUPS`] lists.
 pub(super) fn check_groups(arguments: Vec<Value>) -> Result<Vec<Value>, Error> {
     match arguments.get(1).and_then(Value::as_usize) {
         Some(count) if count > limits::GROUPS => {
-            Err(invalid(format!("more than {} groups or fillings", limits::GROUPS)))
+            Err(invalid(format!("`slice` creates more than {} lists", limits::GROUPS)))
         }
         _ => Ok(arguments),
     }
+}
+
+/// Returns an error if `batch` would add more than [`limits::GROUPS`] fillings to the last list. Without `fill`, the
+/// items of the list bound the result.
+pub(super) fn check_fillings(arguments: Vec<Value>) -> Result<Vec<Value>, Error> {
+    let has_fill = arguments.get(2).is_some_and(|fill| !is_null(fill));
+    let count = arguments.get(1).and_then(Value::as_usize).filter(|count| has_fill && *count > limits::GROUPS);
+    let (Some(count), Some(items)) = (count, arguments.first()) else { return Ok(arguments) };
+    // Of an operand without a length, one item may be in the last list.
+    let last = items.len().map_or(1, |length| length % count);
+    if last > 0 && count - last > limits::GROUPS {
+        return Err(invalid(format!("`batch` fills up the last list with more than {} items", limits::GROUPS)));
+    }
+    Ok(arguments)
 }
 
 /// The patterns compiled in this evaluation, because `select("matches", p)` uses the same pattern for each item.
