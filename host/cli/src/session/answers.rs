@@ -122,7 +122,7 @@ pub(crate) fn check_in(host: &Host, root: &RunId, answers: &[(String, String)]) 
         let (mut run, mut rest, mut flow) = (root.clone(), gate.as_str(), "the flow".to_owned());
         loop {
             let checked = check_address(gate, rest, &*host.graph_of_run(&run)?, &flow);
-            checked.map_err(|problem| with_open_questions(problem, host, root))?;
+            checked.map_err(|problem| with_open_questions(problem, host, root, gate))?;
             let Some((task, below)) = rest.split_once('/') else { break };
             let called = host.called_by(&run)?;
             // The address leads to a flow that is not called yet, so its nodes are unknown.
@@ -178,13 +178,22 @@ pub(crate) fn run_ended_error(run: &RunId, gate: &str) -> CliError {
         .hint(format!("`flowcell runs resume {run}` prints the result of the run"))
 }
 
-/// Adds a hint with the open questions of a run, at most [`MAX_NAMED_QUESTIONS`]. Without open questions, returns the
-/// error unchanged.
-pub(crate) fn with_open_questions(problem: CliError, host: &Host, run: &RunId) -> CliError {
+/// Replaces the hints of an error by one with the open question whose address is most similar to `gate`, or with the open
+/// questions of the run, at most [`MAX_NAMED_QUESTIONS`]. Without open questions, returns the error unchanged.
+pub(crate) fn with_open_questions(problem: CliError, host: &Host, run: &RunId, gate: &str) -> CliError {
     let open = waiting::list(host, run).unwrap_or_default();
     let open = open.iter().filter(|open| open["kind"] == "gate").filter_map(|open| open["address"].as_str());
-    let open: Vec<_> = open.take(MAX_NAMED_QUESTIONS).map(|address| format!("`{address}`")).collect();
-    if open.is_empty() { problem } else { problem.hint(format!("open questions: {}", open.join(", "))) }
+    let open: Vec<_> = open.collect();
+    if open.is_empty() {
+        return problem;
+    }
+    match similar(gate, open.iter().copied()).filter(|meant| *meant != gate) {
+        Some(meant) => problem.hint_instead(format!("did you mean `{meant}`?")),
+        None => {
+            let named = open.iter().take(MAX_NAMED_QUESTIONS).map(|address| format!("`{address}`"));
+            problem.hint_instead(format!("open questions: {}", named.collect::<Vec<_>>().join(", ")))
+        }
+    }
 }
 
 /// Fails if the flow has no node at `address`. For a called flow, `address` is the part of the whole address `gate`
