@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, collections::HashMap, rc::Rc, sync::Arc, time::Duration};
 
-use flowcell_contract::{Json, MarkKind, NodeType};
+use flowcell_contract::{Json, MarkKind, NodeType, Trait};
 use flowcell_schema::{Budget, Schema, SchemaError, TooCostly, ValidationError, ValidationErrorKind, thread_time};
 
 use crate::{
@@ -114,6 +114,8 @@ impl Part {
 struct Checker {
     schema: serde_json::Value,
     compiled: Schema,
+    /// True if the node type may own a body.
+    owns_body: bool,
 }
 
 /// A compiled schema, or the reason why it cannot be used.
@@ -170,7 +172,7 @@ impl Schemas {
         for error in errors {
             let at = tree.nearest(error.instance_path().as_str());
             if !depends_on_bindings(&error, at) {
-                report(&error, tree, &checker.schema, part, diagnostics);
+                report(&error, tree, &checker, part, diagnostics);
             }
         }
     }
@@ -191,7 +193,7 @@ fn checker(kind: &NodeType, part: Part) -> Compiled {
         }
         (error, _) => error,
     })?;
-    Ok(Rc::new(Checker { schema, compiled }))
+    Ok(Rc::new(Checker { schema, compiled, owns_body: kind.has(Trait::Body) }))
 }
 
 /// Replaces the schema of the field at `path` with one that accepts every value.
@@ -226,13 +228,8 @@ pub(crate) fn is_bound(tree: &Tree) -> bool {
     }
 }
 
-fn report(
-    error: &ValidationError<'_>,
-    tree: &Tree,
-    schema: &serde_json::Value,
-    part: Part,
-    diagnostics: &mut Diagnostics<'_>,
-) {
+fn report(error: &ValidationError<'_>, tree: &Tree, checker: &Checker, part: Part, diagnostics: &mut Diagnostics<'_>) {
+    let schema = &checker.schema;
     let pointer = error.instance_path().as_str();
     let at = tree.nearest(pointer);
     let whole = format!("{}{}", part.name(), pointer.replace('/', "."));
@@ -245,7 +242,7 @@ fn report(
                     key,
                     &whole,
                     schema.pointer(&parent(error.schema_path().as_str())),
-                    part,
+                    (part, checker.owns_body),
                     diagnostics,
                 );
             }
@@ -253,7 +250,9 @@ fn report(
         // If the map allows no members at all, the validator reports the map instead of its members.
         ValidationErrorKind::FalseSchema if error.schema_path().as_str().ends_with("/additionalProperties") => {
             if let Kind::Map(entries) = &at.kind {
-                entries.iter().for_each(|entry| report_unknown_field(at, &entry.key, &whole, None, part, diagnostics));
+                entries.iter().for_each(|entry| {
+                    report_unknown_field(at, &entry.key, &whole, None, (part, checker.owns_body), diagnostics)
+                });
             }
         }
         ValidationErrorKind::Required { property } => {
@@ -296,7 +295,7 @@ fn report_unknown_field(
     key: &str,
     whole: &str,
     schema: Option<&serde_json::Value>,
-    part: Part,
+    (part, owns_body): (Part, bool),
     diagnostics: &mut Diagnostics<'_>,
 ) {
     let span = match &at.kind {
@@ -305,7 +304,8 @@ fn report_unknown_field(
     };
     let known = schema.and_then(|schema| schema.get("properties")).and_then(|known| known.as_object());
     let names = || known.into_iter().flat_map(|known| known.keys().map(String::as_str));
-    let beside = key_hints::for_input(key).filter(|_| part == Part::Input && whole == part.name());
+    let is_top = part == Part::Input && whole == part.name();
+    let beside = is_top.then(|| key_hints::for_input(key, names(), owns_body)).flatten();
     let help = beside.or_else(|| did_you_mean(key, names())).or_else(|| {
         let names: Vec<_> = names().collect();
         (!names.is_empty()).then(|| format!("known fields: {}", names.join(", ")))
