@@ -96,6 +96,12 @@ impl NameResolver<'_> {
                 }
                 continue;
             }
+            if !is_fact
+                && !self.is_known_root(path.root())
+                && self.report_near(path.root(), &locals.names, *span, diagnostics)
+            {
+                continue;
+            }
             if *is_key {
                 keys::warn_of_written(self, path, *span, diagnostics);
             }
@@ -164,6 +170,20 @@ impl NameResolver<'_> {
         let help =
             help.unwrap_or_else(|| format!("add `{}` to `values`, or use `flow.input.…` or a node", for_message(root)));
         diagnostics.new_rule("unknown_name", span, format!("unknown name `{}`", for_message(root)), Some(help));
+    }
+
+    /// Reports an unknown name that is similar to one of the names that the node itself provides, such as `item`. Returns
+    /// false, and reports nothing, if none is similar.
+    fn report_near(&self, root: &str, locals: &[Arc<str>], span: Span, diagnostics: &mut Diagnostics<'_>) -> bool {
+        // It may be the item of an owner with an unknown type, which already has an error.
+        if locals.is_empty() || self.enclosing_owners().any(|owner| !self.owners[owner].is_known) {
+            return false;
+        }
+        let near = did_you_mean(root, locals.iter().map(|name| &**name));
+        if near.is_some() {
+            diagnostics.error("unknown_name", span, format!("unknown name `{}`", for_message(root)), near.clone());
+        }
+        near.is_some()
     }
 
     /// Returns true for a known root name other than those that the node itself provides for the field.

@@ -266,16 +266,18 @@ pub(super) fn metered(
         check_attribute(state, name, &arguments)?;
         let operand = arguments.first().cloned().unwrap_or_default();
         let lacks_argument = arguments.iter().any(is_null);
+        let given = arguments.iter().skip(1).filter(|argument| !argument.is_kwargs()).count();
         let prepared = prepare(arguments)?;
         let result = function.call(state, &prepared).and_then(|result| as_list(state, result));
-        result.map_err(|error| with_filter_name(error, name, &operand, lacks_argument))
+        result.map_err(|error| with_filter_name(error, name, &operand, (lacks_argument, given)))
     }
 }
 
 /// Adds to an error the name of the filter or test, and the type of its operand. If the operand is null, replaces
 /// the message. Leaves an error unchanged if its message already names the filter, the test or the missing value,
-/// if it comes from an operator, or if it is about the work of all expressions together.
-fn with_filter_name(error: Error, name: &str, operand: &Value, lacks_argument: bool) -> Error {
+/// if it comes from an operator, or if it is about the work of all expressions together. `given` is the number of
+/// arguments without a name.
+fn with_filter_name(error: Error, name: &str, operand: &Value, (lacks_argument, given): (bool, usize)) -> Error {
     let source = error::Error::source(&error);
     let is_told =
         source.is_some_and(|source| source.is::<FileMisuse>() || source.is::<Missing>() || source.is::<Required>());
@@ -297,7 +299,9 @@ fn with_filter_name(error: Error, name: &str, operand: &Value, lacks_argument: b
             invalid(format!("`{name}` lacks an argument{}", write()))
         }
         _ if error.kind() == ErrorKind::TooManyArguments && error.detail().is_none() => {
-            invalid(format!("`{name}` has too many arguments{}", write()))
+            let named = function.and_then(|function| last_parameter(function.signature, given));
+            let named = named.map_or(String::new(), |last| format!(", and give `{last}` by its name: `{last}=…`"));
+            invalid(format!("`{name}` has too many arguments{}{named}", write()))
         }
         // The operand is a text, so the error is about an argument.
         (false, false) if detail == "value is not a string" && operand.as_str().is_some() => {
@@ -309,6 +313,14 @@ fn with_filter_name(error: Error, name: &str, operand: &Value, lacks_argument: b
         (false, true) => missing(format!("`{name}` fails on {}: {detail}", kind(operand))),
         (false, false) => invalid(format!("`{name}` fails on {}: {detail}", kind(operand))),
     }
+}
+
+/// Returns the last parameter of a signature if it has a default, and the signature has at least `given` parameters: one
+/// of them was given in its place, and has to be named.
+fn last_parameter(signature: &str, given: usize) -> Option<&str> {
+    let parameters = signature.split_once('(')?.1.strip_suffix(')')?;
+    let (last, _) = parameters.rsplit(',').next()?.split_once('=')?;
+    (given <= parameters.split(',').count()).then_some(last.trim())
 }
 
 /// Names the filter or test in an error about too much work of this expression. Leaves any other error unchanged.
