@@ -334,7 +334,9 @@ fn with_work_of(error: Error, name: &str) -> Error {
 
 /// Returns a message of MiniJinja about an argument without the names of Rust's types.
 fn without_type_names(detail: &str) -> String {
-    const TYPES: [(&str, &str); 5] = [
+    const TYPES: [(&str, &str); 7] = [
+        ("i32", "whole number"),
+        ("u64", "whole number of at least 0"),
         ("usize", "whole number of at least 0"),
         ("u32", "whole number of at least 0"),
         ("i64", "whole number"),
