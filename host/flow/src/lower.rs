@@ -125,6 +125,7 @@ fn owner_names(node: &RawNode<'_>, kind: Option<&NodeType>) -> OwnerNames {
     OwnerNames {
         variables: body.map(|body| body.variables.clone()).unwrap_or_default(),
         is_known: kind.is_some(),
+        has_last: kind.is_none_or(NodeType::has_last),
         alias: kind.and_then(|kind| input::marked_text(node.input, kind, MarkKind::Alias)).map(|(text, _)| text.into()),
     }
 }
