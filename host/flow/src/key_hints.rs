@@ -9,6 +9,14 @@ use crate::{
 const AFTER: [&str; 2] = ["next", "then"];
 /// Keys that belong in a node's `policy`.
 const POLICY: [&str; 4] = ["timeoutMs", "totalTimeoutMs", "retry", "continueOnError"];
+/// Names of other tools for the time limit of a node.
+const TIMEOUTS: [&str; 6] =
+    ["timeout", "timeout_ms", "timeoutSeconds", "timeout_seconds", "timeout-minutes", "deadline"];
+/// Names of other tools for the key that lets a flow go on after a failure.
+const CONTINUING: [&str; 4] = ["continue_on_error", "continue-on-error", "continueOnFail", "ignoreErrors"];
+/// Keys of an edge in other tools, and their names in Flowcell.
+pub(crate) const OF_EDGES: [(&str, &str); 6] =
+    [("if", "when"), ("condition", "when"), ("source", "from"), ("target", "to"), ("next", "to"), ("then", "to")];
 /// Keys of other tools with a Flowcell equivalent.
 const RENAMED: [(&str, &str); 15] = [
     ("depends_on", "after"),
@@ -163,6 +171,15 @@ pub(crate) fn for_node(node: &Tree, entry: &Entry) -> Option<String> {
         let value = if key == "retry" { entry.value.json().as_u64().map(retry) } else { None };
         let value = value.unwrap_or_else(|| format!("{key}: …"));
         return Some(format!("write `policy: {{ {value} }}`"));
+    }
+    if TIMEOUTS.contains(&key) {
+        return Some("write `policy: { timeoutMs: … }`, in milliseconds".to_owned());
+    }
+    if CONTINUING.contains(&key) {
+        return Some("write `policy: { continueOnError: true }`".to_owned());
+    }
+    if ["retries", "maxAttempts", "attempts"].contains(&key) {
+        return Some("write `policy: { retry: { maxAttempts: … } }`".to_owned());
     }
     if key == "strict" {
         return Some("write `strict: true` in `flow`; it applies to the whole flow".to_owned());
