@@ -15,7 +15,7 @@ const MATHEMATICS: &str = "not all systems have it; compute it from other functi
 pub(crate) const MODULES: &str = "a query cannot read modules or other files";
 
 /// Absent names in the order of the alphabet, each with its reason.
-const ABSENT: [(&str, &str); 40] = [
+const ABSENT: [(&str, &str); 38] = [
     ("$ENV", ENVIRONMENT),
     ("$__loc__", PLACE),
     ("@base32", BASE32),
