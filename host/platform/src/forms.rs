@@ -14,7 +14,7 @@ pub mod operation;
 
 use flowcell_contract::{Json, RunId, Tenant};
 use flowcell_runtime::{
-    FlowRunner, RunOptions,
+    FlowRunner, OpenError, RunOptions,
     ports::{Document, MaybeStoreError, StoreError},
 };
 use serde::{Deserialize, Serialize};
@@ -132,6 +132,9 @@ pub enum FormError {
     /// The link has started all of its runs.
     #[error("the link was used as often as it may be; ask the person who sent it for a new one")]
     Used,
+    /// A request with the same key has started this run with another input.
+    #[error("the run `{0}` began with another input and the same `once`; send another `once` to start a further run")]
+    OtherInput(RunId),
     /// A request has a wrong member.
     #[error("{0}")]
     Request(String),
@@ -162,6 +165,7 @@ impl FormError {
             FormError::Invalid => "link_invalid",
             FormError::Ended(_) => "link_ended",
             FormError::Used => "link_used",
+            FormError::OtherInput(_) => "idempotency_conflict",
             FormError::Request(_) => "bad_request",
             FormError::TooMany => "too_many_links",
             FormError::Unknown(_) => "form_not_found",
@@ -215,6 +219,12 @@ pub enum FormStart {
 /// Returns a key for a request that has none.
 pub fn new_key() -> String {
     hex::encode(rand::random::<[u8; 16]>())
+}
+
+/// Returns the digest of an input that a form sends. A run remembers it, so that a request with the same key and another
+/// input is refused.
+pub fn input_digest(input: &Value) -> Box<str> {
+    hex::encode(Sha256::digest(input.to_string())).into()
 }
 
 /// Opens a code: checks its tenant, its signature and its end, and that the link was not revoked. `is_enabled` tells whether a
@@ -297,7 +307,8 @@ impl Forms<'_> {
     }
 
     /// Prepares the run of a form, and counts the use. The members of `input` take precedence over those of the link. A
-    /// request with the same `key` starts one run. It may block for about 2 s.
+    /// request with the same `key` and the same `input` starts one run. One with another input fails. It may block for
+    /// about 2 s.
     pub fn start(
         &self,
         library: &FlowLibrary,
@@ -305,8 +316,8 @@ impl Forms<'_> {
         input: Value,
         key: &str,
     ) -> Result<FormStart, FormError> {
-        let run = link.run(key);
-        if self.0.knows(&run)? {
+        let (run, digest) = (link.run(key), input_digest(&input));
+        if self.has_begun(&run, &digest)? {
             return Ok(FormStart::Known(run));
         }
         // A request that has used the link up may come a second time.
@@ -330,12 +341,17 @@ impl Forms<'_> {
             run_id: Some(run.clone()),
             input: Json::from(input),
             without_events: true,
+            request: Some(digest),
             trigger: Some(link.name().into()),
             patience: Some(MAX_TIMER_WAIT),
             ..RunOptions::default()
         };
         // The input is checked before the use counts.
-        let runner = self.0.runner(&flow, options)?;
+        let runner = self.0.runner(&flow, options).map_err(|error| match error {
+            // Another process has begun the run meanwhile.
+            StartError::Open(OpenError::OtherRequest(run)) => FormError::OtherInput(run),
+            error => error.into(),
+        })?;
         if !runner.is_new() {
             return Ok(FormStart::Known(run));
         }
@@ -359,9 +375,18 @@ impl Forms<'_> {
         Ok(self.stored(id)?.0.starting.iter().any(|starting| starting.run == *run))
     }
 
-    /// Returns whether a run of a form has begun.
-    pub fn has_begun(&self, run: &RunId) -> Result<bool, FormError> {
-        Ok(self.0.knows(run)?)
+    /// Returns whether a run of a form has begun. Fails if it began with an input of another digest. The digest of a run that
+    /// was removed is unknown, and counts as the same.
+    pub fn has_begun(&self, run: &RunId, digest: &str) -> Result<bool, FormError> {
+        if !self.0.knows(run)? {
+            return Ok(false);
+        }
+        match self.0.record(run) {
+            Ok(Some(record)) if record.request.as_deref().is_some_and(|own| own != digest) => {
+                Err(FormError::OtherInput(run.clone()))
+            }
+            _ => Ok(true),
+        }
     }
 
     /// Gives the use of a run back that was not admitted.

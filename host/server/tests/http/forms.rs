@@ -107,6 +107,13 @@ fn a_link_shows_its_form_and_starts_a_run() {
     assert_eq!(house.call("GET", &by, &Value::Null).json()["runs"].as_array().unwrap().len(), 1);
     // The same form again is the same run, also when the link has no further use.
     assert_eq!(house.start(&code, "1", &json!({ "count": 3 })).json()["runId"], run);
+    // The same key with another input starts nothing, and its input is not dropped without a word.
+    for other in [json!({ "count": 4 }), json!({}), json!({ "count": 3, "item": "ink" })] {
+        let refused = house.start(&code, "1", &other);
+        assert_eq!(refused.fault(), (409, "idempotency_conflict".to_owned()), "{other}");
+        assert!(refused.body.contains(&run), "{refused:?}");
+    }
+    assert_eq!(house.used(), [1]);
     assert_eq!(house.start(&code, "2", &json!({})).status, 200);
     assert_eq!(house.start(&code, "1", &json!({ "count": 3 })).json()["runId"], run);
     for late in [house.show(&code), house.start(&code, "3", &json!({}))] {
