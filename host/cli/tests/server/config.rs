@@ -150,7 +150,11 @@ fn a_server_uses_the_settings_of_its_file() {
     let (child, address) = serve(folder.path(), &["--config", "flowcell.yaml"]);
     let port = address.port();
     let host = format!("flows.test:{port}");
-    assert_eq!(ask(address, "GET", "/healthz", &[("Host", &host)], "").status, 200);
+    assert_eq!(ask(address, "GET", "/v1/me", &[("Host", &host)], "").status, 200);
+    let refused = ask(address, "GET", "/v1/me", &[("Host", &format!("other.test:{port}"))], "");
+    assert_eq!(refused.fault(), (403, "foreign_host".into()));
+    // A health check may ask under any name.
+    assert_eq!(ask(address, "GET", "/healthz", &[("Host", "pod.test")], "").status, 200);
     assert!(folder.path().join("kept").is_dir());
     assert_eq!(stop(child), Some(0));
 }
