@@ -23,7 +23,7 @@ use sha2::{Digest, Sha256};
 
 pub use self::code::MAX_CODE_BYTES;
 use crate::{
-    FlowLibrary, Host, LibraryError, StartError,
+    FlowLibrary, Host, InputError, LibraryError, StartError,
     drive::supervisor::MAX_TIMER_WAIT,
     operate::{
         documents::{DocumentError, Documents, read},
@@ -138,6 +138,9 @@ pub enum FormError {
     /// A request has a wrong member.
     #[error("{0}")]
     Request(String),
+    /// The members that a link sets do not fit the flow.
+    #[error("`prefill` does not fit the `inputSchema` of the flow, so the link cannot start it: {}", .0.findings().join("; "))]
+    Prefill(InputError),
     /// The tenant has too many links.
     #[error("the tenant has {MAX_LINKS} links that have not ended; revoke some with `flowcell forms revoke`")]
     TooMany,
@@ -167,6 +170,7 @@ impl FormError {
             FormError::Used => "link_used",
             FormError::OtherInput(_) => "idempotency_conflict",
             FormError::Request(_) => "bad_request",
+            FormError::Prefill(error) => error.code(),
             FormError::TooMany => "too_many_links",
             FormError::Unknown(_) => "form_not_found",
             FormError::Flow(_) => "flow_not_found",
@@ -304,6 +308,16 @@ impl Forms<'_> {
         }
         let schema = with_defaults(schema, &link.prefill);
         Ok(ShownForm { description: flow.graph().description.clone(), schema, link })
+    }
+
+    /// Checks that the members that a link sets fit its flow. Other members may follow from a person.
+    fn check_prefill(&self, library: &FlowLibrary, link: &FormLink) -> Result<(), FormError> {
+        let flow = library.load(self.0, &link.flow, None)?;
+        if fixed_member(flow.graph().input_schema.as_ref(), &Value::Null, &link.prefill).is_some() {
+            let why = "`prefill` may not set `trigger`, by which a flow knows its trigger; leave it out";
+            return Err(FormError::Request(why.to_owned()));
+        }
+        self.0.check_part(&flow, &Json::from(link.prefill.clone())).map_err(FormError::Prefill)
     }
 
     /// Prepares the run of a form, and counts the use. The members of `input` take precedence over those of the link. A

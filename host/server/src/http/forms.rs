@@ -52,7 +52,7 @@ pub(crate) struct FormToCreate {
     /// The number of runs that the link may start. Default: one.
     #[schema(minimum = 1, maximum = 100_000)]
     uses: Option<u32>,
-    /// Members of the input, at most 16 KiB, which the form shows and a person may change.
+    /// Members of the input, at most 16 KiB, which the form shows and a person may change. Each must fit the `inputSchema`.
     #[schema(value_type = Option<Object>)]
     prefill: Option<Map<String, Value>>,
 }
@@ -126,6 +126,9 @@ impl From<FormError> for ApiError {
             FormError::Used => of(StatusCode::GONE),
             FormError::OtherInput(_) | FormError::TooMany => of(StatusCode::CONFLICT),
             FormError::Request(why) => ApiError::bad_request(why),
+            FormError::Prefill(ref unfit) => {
+                of(StatusCode::UNPROCESSABLE_ENTITY).with_details(json!({ "findings": unfit.findings() }))
+            }
             FormError::Flow(error) => error.into(),
             FormError::Start(error) => error.into(),
             FormError::Key(error) => error.into(),

@@ -158,6 +158,45 @@ fn a_link_that_is_used_twice_at_the_same_moment_starts_one_run() {
 }
 
 #[test]
+fn members_that_do_not_fit_the_flow_make_no_link() {
+    let house = House::new();
+    house.store(
+        "closed",
+        &json!({
+            "type": "object", "required": ["size", "to"], "additionalProperties": false,
+            "properties": {
+                "size": { "enum": ["s", "m"] }, "count": { "type": "integer", "maximum": 9 },
+                "to": { "type": "object", "required": ["city", "street"], "additionalProperties": false,
+                    "properties": { "city": { "type": "string" }, "street": { "type": "string" } } },
+            },
+        }),
+    );
+    let create = |prefill: Value| house.call("POST", "/v1/forms", &json!({ "flow": "closed", "prefill": prefill }));
+    for (wrong, place) in [
+        (json!({ "zz": 1 }), "zz"),
+        (json!({ "size": "xl" }), "size"),
+        (json!({ "count": "3" }), "count"),
+        (json!({ "count": 10 }), "count"),
+        (json!({ "size": null }), "size"),
+        (json!({ "to": { "city": 7 } }), "to.city"),
+        (json!({ "to": { "floor": 7 } }), "floor"),
+    ] {
+        let refused = create(wrong.clone());
+        assert_eq!(refused.fault(), (422, "invalid_input".to_owned()), "{wrong}");
+        let findings = refused.json()["error"]["details"]["findings"].to_string();
+        assert!(refused.body.contains("`prefill`") && findings.contains(place), "{refused:?}");
+    }
+    assert_eq!(house.used(), Vec::<Value>::new());
+    // The person adds the members that are missing.
+    for good in [json!({}), json!({ "count": 9 }), json!({ "to": { "city": "Oslo" } })] {
+        assert_eq!(create(good.clone()).status, 201, "{good}");
+    }
+    // No member pretends to be a trigger, also in a flow that takes any.
+    let forged = json!({ "flow": "order", "prefill": { "trigger": { "type": "cron" } } });
+    assert_eq!(house.call("POST", "/v1/forms", &forged).fault(), (400, "bad_request".to_owned()));
+}
+
+#[test]
 fn links_are_listed_and_revoked_by_their_tenant_alone() {
     let house = House::new();
     let (link, code) = house.link(&json!({}));
