@@ -71,6 +71,19 @@ fn missing_objects_of_a_trigger_are_shown_and_logged() {
         |id: &str| listed.as_array().unwrap().iter().find(|one| one["id"] == id).unwrap()["problems"].to_string();
     assert!(problems("posted").contains("nokey") && problems("after").contains("nobuild"), "{listed}");
     assert_eq!(problems("nightly"), "null");
+    // One of two secrets is gone, and the other one still counts.
+    for name in ["first-key", "second-key"] {
+        let set = ["secret", "set", name, "--for", "webhook", "--from-env", "HOOK_KEY"];
+        assert!(flowcell(folder).args(set).env("HOOK_KEY", "a-secret-of-hooks").status().unwrap().success());
+    }
+    let create = ["trigger", "create", "report", "both", "--webhook", "first-key", "--webhook", "second-key"];
+    assert!(json_of_command(folder, &create)["problems"].is_null());
+    let removed = output_of(folder, &["secret", "rm", "second-key"]);
+    assert!(removed.status.success(), "{}", stderr(&removed));
+    let shown = json_of_command(folder, &["trigger", "show", "report", "both"]);
+    let found = shown["problems"].as_array().map(Vec::len);
+    assert!(found == Some(1) && shown["problems"].to_string().contains("second-key"), "{shown}");
+    json_of_command(folder, &["trigger", "delete", "report", "both"]);
     let fired = output_of(folder, &["trigger", "fire", "report", "after"]);
     assert!(fired.status.success() && stderr(&fired).contains("`flowcell serve` starts the run"), "{}", stderr(&fired));
     let log = Owner::start(folder, &["serve", "--listen", "127.0.0.1:0"], "nobuild");
