@@ -44,6 +44,26 @@ fn triggers_are_bound_to_flows_on_the_command_line() {
         json!({ "secret": ["hook-key"], "scheme": "github" })
     );
     json_of_command(folder, &["trigger", "delete", "report", "pushed"]);
+    let sum = [&scheme("hmac")[..], &["--header", "X-Sum", "--post-id", "/order/id"]].concat();
+    assert_eq!(
+        json_of_command(folder, &sum)["webhook"],
+        json!({ "secret": ["hook-key"], "scheme": "hmac", "header": "X-Sum", "id": { "pointer": "/order/id" } })
+    );
+    json_of_command(folder, &["trigger", "delete", "report", "pushed"]);
+    let basic = [&scheme("basic")[..], &["--user", "me", "--post-id", "X-Id"]].concat();
+    assert_eq!(
+        json_of_command(folder, &basic)["webhook"],
+        json!({ "secret": ["hook-key"], "scheme": "basic", "user": "me", "id": { "header": "X-Id" } })
+    );
+    json_of_command(folder, &["trigger", "delete", "report", "pushed"]);
+    for (odd, why) in [
+        (&["--header", "Content-Length"][..], "cannot be `content-length`"),
+        (&["--header", "X-Sum", "--user", "me"], "unknown key `user`"),
+        (&[], "no `header`"),
+    ] {
+        let wrong = output_of(folder, &[&scheme("hmac")[..], odd].concat());
+        assert!(!wrong.status.success() && stderr(&wrong).contains(why), "{}", stderr(&wrong));
+    }
     let listed = json_of_command(folder, &["trigger", "list"]);
     let ids: Vec<_> = listed.as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["nightly", "noon"]);

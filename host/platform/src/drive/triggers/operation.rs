@@ -39,7 +39,7 @@ pub enum TriggerError {
     #[error("the trigger `{0}` is in the file of its flow; remove it there, or disable it")]
     Declared(String),
     /// The definition has errors.
-    #[error("the trigger is invalid: {}", .0.first().map_or("", |finding| &finding.message))]
+    #[error("the trigger is invalid: {}", first_error(.0))]
     Invalid(Vec<Diagnostic>),
     /// A limit is reached.
     #[error("{0}")]
@@ -267,6 +267,12 @@ impl<'a> TriggerAdmin<'a> {
 /// Returns the URL path for posts to a trigger.
 fn webhook_path(tenant: &Tenant, live: &TenantTrigger) -> String {
     format!("/v1/hooks/{tenant}/{}/{}", live.flow, live.trigger.id)
+}
+
+/// Returns the message of the first error among the diagnostics of a trigger. A warning may stand before it.
+fn first_error(found: &[Diagnostic]) -> &str {
+    let error = found.iter().find(|finding| finding.severity == Severity::Error).or(found.first());
+    error.map_or("", |finding| &finding.message)
 }
 
 /// Returns the diagnostics of a trigger as JSON.
