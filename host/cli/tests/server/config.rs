@@ -144,6 +144,28 @@ fn a_server_does_not_start_with_a_key_of_secrets_that_it_cannot_use() {
 }
 
 #[test]
+fn a_check_warns_of_rules_whose_tenants_do_not_exist() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(output_of(folder.path(), &["tenant", "create", "acme"]).status.code(), Some(0));
+    let rules = "\
+issuers:
+- name: ci
+  issuer: https://login.test
+  audience: https://flows.test
+  rules:
+  - { when: { team: a }, tenant: acme, scopes: ['run:read'] }
+  - { when: { team: b }, tenant: acne, scopes: ['run:read'] }
+  - { when: { team: c }, tenant: acne, scopes: ['run:read'] }
+";
+    fs::write(folder.path().join("sign-in.yaml"), rules).unwrap();
+    let checked = output_of(folder.path(), &["serve", "--check", "--sign-in", "sign-in.yaml"]);
+    let told = stderr(&checked);
+    assert_eq!(checked.status.code(), Some(0), "{told}");
+    assert_eq!(told.matches("`acne`, which does not exist").count(), 1, "{told}");
+    assert!(told.contains("the issuer `ci`") && !told.contains("`acme`, which"), "{told}");
+}
+
+#[test]
 fn a_server_uses_the_settings_of_its_file() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("flowcell.yaml"), "name: flows.test\nstate: kept\n").unwrap();
