@@ -299,6 +299,15 @@ fn a_link_ends_and_its_members_are_bounded() {
     ] {
         assert_eq!(house.call("POST", "/v1/forms", &wrong).fault(), (400, "bad_request".to_owned()), "{wrong}");
     }
+    // A message names types of JSON.
+    for (wrong, kind) in [
+        (json!({ "flow": "order", "uses": "x" }), "a whole number from 0"),
+        (json!({ "flow": "order", "uses": -1 }), "a whole number from 0"),
+        (json!([]), "an object"),
+    ] {
+        let refused = house.call("POST", "/v1/forms", &wrong);
+        assert!(refused.body.contains(&format!("expected {kind} at line 1")), "{refused:?}");
+    }
     assert_eq!(house.start(&code, &"k".repeat(257), &json!({})).fault(), (400, "bad_request".to_owned()));
     let large = json!({ "item": "pen", "note": "x".repeat(100_000) });
     assert_eq!(house.start(&code, "1", &large).fault(), (400, "bad_request".to_owned()));
