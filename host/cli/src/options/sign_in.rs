@@ -41,7 +41,8 @@ impl SignInArgs {
     /// Returns a sentence for each tenant that a rule of the file names, and that does not exist.
     pub(crate) fn unknown_tenants(&self, exists: impl Fn(&str) -> bool) -> Result<Vec<String>, CliError> {
         let Some(file) = self.file()? else { return Ok(Vec::new()) };
-        let rules = file.issuers.iter().flat_map(|issuer| issuer.rules.iter().map(|rule| (&issuer.name, &rule.tenant)));
+        let rules =
+            file.issuers.iter().flat_map(|issuer| issuer.rules.iter().map(move |rule| (&issuer.name, &rule.tenant)));
         let unknown: BTreeSet<(&String, &String)> = rules.filter(|(_, tenant)| !exists(tenant)).collect();
         let sentence = |(issuer, tenant): (&String, &String)| {
             format!(
