@@ -214,8 +214,9 @@ pub struct ShownForm {
 pub enum FormStart {
     /// An earlier request with the same key has started it.
     Known(RunId),
-    /// Another process has just counted the use of the same request, and is about to start it.
-    Underway(RunId),
+    /// Another process has just counted the use of the same request, and is about to start it. Beside the run is the digest of
+    /// the input.
+    Underway(RunId, Box<str>),
     /// The use of the link is counted. The caller admits the run, or gives the use back.
     New(Box<FlowRunner>),
 }
@@ -225,10 +226,12 @@ pub fn new_key() -> String {
     hex::encode(rand::random::<[u8; 16]>())
 }
 
-/// Returns the digest of an input that a form sends. A run remembers it, so that a request with the same key and another
-/// input is refused.
-pub fn input_digest(input: &Value) -> Box<str> {
-    hex::encode(Sha256::digest(input.to_string())).into()
+/// Returns the digest of an input that a form sends, in any order of its members. A run remembers it, so that a request with the
+/// same key and another input is refused.
+fn input_digest(input: &Value) -> Box<str> {
+    let mut sorted = input.clone();
+    sorted.sort_all_objects();
+    hex::encode(Sha256::digest(sorted.to_string())).into()
 }
 
 /// Opens a code: checks its tenant, its signature and its end, and that the link was not revoked. `is_enabled` tells whether a
@@ -330,19 +333,20 @@ impl Forms<'_> {
         input: Value,
         key: &str,
     ) -> Result<FormStart, FormError> {
-        let (run, digest) = (link.run(key), input_digest(&input));
+        let run = link.run(key);
+        if input.to_string().len() > MAX_INPUT_BYTES {
+            return Err(FormError::Request(format!(
+                "the input of a form may have at most {} KiB",
+                MAX_INPUT_BYTES >> 10
+            )));
+        }
+        let digest = input_digest(&input);
         if self.has_begun(&run, &digest)? {
             return Ok(FormStart::Known(run));
         }
         // A request that has used the link up may come a second time.
         if link.used >= link.uses && !self.is_starting(&link.id, &run)? {
             return Err(FormError::Used);
-        }
-        if input.to_string().len() > MAX_INPUT_BYTES {
-            return Err(FormError::Request(format!(
-                "the input of a form may have at most {} KiB",
-                MAX_INPUT_BYTES >> 10
-            )));
         }
         self.0.check_quota_for(Some(&run)).map_err(StartError::from)?;
         let flow = library.load(self.0, &link.flow, None)?;
@@ -355,7 +359,7 @@ impl Forms<'_> {
             run_id: Some(run.clone()),
             input: Json::from(input),
             without_events: true,
-            request: Some(digest),
+            request: Some(digest.clone()),
             trigger: Some(link.name().into()),
             patience: Some(MAX_TIMER_WAIT),
             ..RunOptions::default()
@@ -371,7 +375,7 @@ impl Forms<'_> {
         }
         match self.count_use(&link.id, &run)? {
             true => Ok(FormStart::New(Box::new(runner))),
-            false => Ok(FormStart::Underway(run)),
+            false => Ok(FormStart::Underway(run, digest)),
         }
     }
 

@@ -274,14 +274,14 @@ impl OpenForm {
         let run = link.run(&once);
         let app = request.app.clone();
         let _alone = app.lock_start(request.tenant(), &run).await;
-        let (of, digest) = (link.clone(), forms::input_digest(&input));
+        let of = link.clone();
         let begun = request
             .clone()
             .computing(move |request| Ok(Forms(&request.host).start(&request.flows(), &of, input, &once)?));
         let runner = match begun.await? {
             FormStart::New(runner) => runner,
             FormStart::Known(_) => return Ok(Json(Accepted::new(&run))),
-            FormStart::Underway(_) => return wait_for(&request, &run, &digest).await,
+            FormStart::Underway(_, digest) => return wait_for(&request, &run, &digest).await,
         };
         let tenant = request.tenant().clone();
         if let Err(error) = app.admission.admit(tenant, *runner, Overflow::Refuse).await {

@@ -114,7 +114,10 @@ fn a_link_shows_its_form_and_starts_a_run() {
         assert!(refused.body.contains(&run), "{refused:?}");
     }
     assert_eq!(house.used(), [1]);
-    assert_eq!(house.start(&code, "2", &json!({})).status, 200);
+    // The order of the members does not matter.
+    let second = house.start(&code, "2", &json!({ "count": 1, "item": "ink" }));
+    let again = house.start(&code, "2", &json!({ "item": "ink", "count": 1 }));
+    assert_eq!((second.status, &second.body), (200, &again.body), "{again:?}");
     assert_eq!(house.start(&code, "1", &json!({ "count": 3 })).json()["runId"], run);
     for late in [house.show(&code), house.start(&code, "3", &json!({}))] {
         assert_eq!(late.fault(), (410, "link_used".to_owned()));
