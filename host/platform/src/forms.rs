@@ -7,9 +7,11 @@
 //! | module | contents |
 //! |---|---|
 //! | [`code`] | the code of a link |
+//! | `members` | the members of an input that a link sets |
 //! | [`operation`] | users' operations: create, list, revoke |
 
 mod code;
+mod members;
 pub mod operation;
 
 use flowcell_contract::{Json, RunId, Tenant};
@@ -22,6 +24,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 pub use self::code::MAX_CODE_BYTES;
+use self::members::{fixed_member, merged, with_defaults};
 use crate::{
     FlowLibrary, Host, InputError, LibraryError, StartError,
     drive::supervisor::MAX_TIMER_WAIT,
@@ -53,8 +56,6 @@ const DAY_MS: u64 = 86_400_000;
 const LINK: &str = "form-link";
 /// The kind and the key of the document that creations change, so that they count the links one after the other.
 const TURN: (&str, &str) = ("form-turn", "turn");
-/// The member of an input that names the trigger of a run.
-const TRIGGER_INPUT: &str = "trigger";
 /// Maximum number of characters of the name of a member in a message.
 const MAX_SHOWN_CHARS: usize = 64;
 /// The time in milliseconds for which a counted start is left to the process that has counted it. Afterwards another request
@@ -320,7 +321,8 @@ impl Forms<'_> {
             let why = "`prefill` may not set `trigger`, by which a flow knows its trigger; leave it out";
             return Err(FormError::Request(why.to_owned()));
         }
-        self.0.check_part(&flow, &Json::from(link.prefill.clone())).map_err(FormError::Prefill)
+        let prefill = Json::from(link.prefill.clone());
+        self.0.computing(flow.graph(), || flow.check_part(&prefill)).map_err(FormError::Prefill)
     }
 
     /// Prepares the run of a form, and counts the use. The members of `input` take precedence over those of the link. A
@@ -446,63 +448,6 @@ impl Forms<'_> {
             }
         }
         Err(DocumentError::Changed(id.to_owned()).into())
-    }
-}
-
-/// Returns the pointer of a member of `input` that the person may not set: one that the link sets and that has no field, and
-/// `trigger`, by which a flow knows its trigger. A program with the code could send them.
-fn fixed_member(schema: Option<&Value>, prefill: &Value, input: &Value) -> Option<String> {
-    let field = |name: &str| schema.and_then(|schema| schema["properties"].get(name));
-    if input.get(TRIGGER_INPUT).is_some() && field(TRIGGER_INPUT).is_none() {
-        return Some(format!("/{TRIGGER_INPUT}"));
-    }
-    fixed_below(schema.unwrap_or(&Value::Null), prefill, input)
-}
-
-fn fixed_below(schema: &Value, prefill: &Value, input: &Value) -> Option<String> {
-    prefill.as_object().into_iter().flatten().find_map(|(name, own)| {
-        // A value that is not an object takes the place of all members.
-        let given = if input.is_object() { input.get(name)? } else { input };
-        let below = match schema["properties"].get(name) {
-            None if given == own => None,
-            None => Some(String::new()),
-            Some(member) if is_nested(member, own) => fixed_below(member, own, given),
-            Some(_) => None,
-        };
-        below.map(|below| format!("/{name}{below}"))
-    })
-}
-
-/// Returns whether a form has fields for the members of a value.
-fn is_nested(schema: &Value, value: &Value) -> bool {
-    value.is_object() && schema["properties"].is_object()
-}
-
-/// Returns a schema whose members have these values as their defaults.
-fn with_defaults(mut schema: Value, prefill: &Value) -> Value {
-    for (name, value) in prefill.as_object().into_iter().flatten() {
-        let Some(member) = schema.get_mut("properties").and_then(|members| members.get_mut(name)) else { continue };
-        if is_nested(member, value) {
-            *member = with_defaults(member.take(), value);
-        } else if let Some(member) = member.as_object_mut() {
-            member.insert("default".into(), value.clone());
-        }
-    }
-    schema
-}
-
-/// Merges two inputs. Members of `over` win, and objects are merged member by member.
-fn merged(under: Value, over: Value) -> Value {
-    match (under, over) {
-        (Value::Object(mut under), Value::Object(over)) => {
-            for (key, value) in over {
-                let below = under.remove(&key);
-                let value = below.map_or_else(|| value.clone(), |below| merged(below, value.clone()));
-                under.insert(key, value);
-            }
-            Value::Object(under)
-        }
-        (_, over) => over,
     }
 }
 

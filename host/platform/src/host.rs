@@ -228,11 +228,6 @@ impl Host {
         self.computing(flow.graph(), || flow.check_input(input))
     }
 
-    /// Checks a part of an input, whose other members follow later. Other tokio tasks go on, and the tenant pays for the time.
-    pub(crate) fn check_part(&self, flow: &LoadedFlow, given: &Json) -> Result<(), InputError> {
-        self.computing(flow.graph(), || flow.check_part(given))
-    }
-
     /// Runs work that may check against a flow's `inputSchema`. If the flow has one, the work waits for a permit of
     /// the tenant.
     pub(crate) fn computing<T>(&self, flow: &Graph, work: impl FnOnce() -> T) -> T {

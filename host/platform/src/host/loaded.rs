@@ -113,7 +113,7 @@ impl LoadedFlow {
 
     /// Checks a part of an input, whose other members follow later, against the flow's `inputSchema`. It may block for about
     /// 2 s.
-    pub(super) fn check_part(&self, given: &Json) -> Result<(), InputError> {
+    pub(crate) fn check_part(&self, given: &Json) -> Result<(), InputError> {
         let Some(schema) = &self.graph.input_schema else { return Ok(()) };
         check(&with_optional_members(schema), "its `inputSchema`", given)
     }
