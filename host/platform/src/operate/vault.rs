@@ -146,14 +146,6 @@ impl StoredSecret {
         let StoredSecret { origins, version, created, updated, expires, .. } = self;
         SecretRow { name, origins, version, created, updated, expires }
     }
-
-    /// Returns the texts that the encryption of the secret includes, such as the tenant, the name and the origins. If
-    /// one of them changes, the secret does not decrypt.
-    fn place<'a>(&'a self, tenant: &'a Tenant, name: &'a str, version: &'a str) -> Vec<&'a str> {
-        let mut place = vec![SECRET, tenant.as_str(), name, version, &*self.key];
-        place.extend(self.origins.iter().map(String::as_str));
-        place
-    }
 }
 
 impl SealedRow for StoredSecret {
@@ -163,27 +155,26 @@ impl SealedRow for StoredSecret {
         &self.key
     }
 
-    fn open(&self, tenant: &Tenant, name: &str, key: &KeyBytes) -> Result<Zeroizing<String>, VaultError> {
-        let version = self.version.to_string();
-        let damaged = || VaultError::Damaged(name.to_owned());
-        let bytes = seal::open(key, &self.place(tenant, name, &version), &self.sealed).ok_or_else(damaged)?;
-        let text = std::str::from_utf8(&bytes).map_err(|_| damaged())?;
-        Ok(Zeroizing::new(text.to_owned()))
+    fn version(&self) -> u64 {
+        self.version
     }
 
-    fn sealed_under(
-        mut self,
-        number: &str,
-        tenant: &Tenant,
-        name: &str,
-        key: &KeyBytes,
-        value: &str,
-    ) -> Result<StoredSecret, VaultError> {
-        number.clone_into(&mut self.key);
-        let version = self.version.to_string();
-        let sealed = seal::seal(key, &self.place(tenant, name, &version), value.as_bytes());
-        self.sealed = sealed.ok_or(VaultError::Value)?;
-        Ok(self)
+    fn sealed(&self) -> &Sealed {
+        &self.sealed
+    }
+
+    fn sealed_mut(&mut self) -> (&mut String, &mut Sealed) {
+        (&mut self.key, &mut self.sealed)
+    }
+
+    fn place<'a>(&'a self, tenant: &'a Tenant, name: &'a str, version: &'a str) -> Vec<&'a str> {
+        let mut place = vec![SECRET, tenant.as_str(), name, version, &*self.key];
+        place.extend(self.origins.iter().map(String::as_str));
+        place
+    }
+
+    fn damaged(name: &str) -> VaultError {
+        VaultError::Damaged(name.to_owned())
     }
 }
 

@@ -15,13 +15,8 @@ use flowcell_services::{
 };
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
-use zeroize::Zeroizing;
 
-use super::{
-    MAX_CREDENTIALS, MAX_WRITE_TRIES, Vault, VaultError, parse_origins,
-    row::SealedRow,
-    seal::{self, KeyBytes, Sealed},
-};
+use super::{MAX_CREDENTIALS, MAX_WRITE_TRIES, Vault, VaultError, parse_origins, row::SealedRow, seal::Sealed};
 use crate::operate::audit::Outcome;
 
 /// The time between two looks at the tokens that another process renews.
@@ -122,25 +117,26 @@ impl SealedRow for StoredCredential {
         &self.key
     }
 
-    fn open(&self, tenant: &Tenant, name: &str, key: &KeyBytes) -> Result<Zeroizing<String>, VaultError> {
-        let version = self.version.to_string();
-        let bytes = seal::open(key, &self.place(tenant, name, &version), &self.sealed);
-        text(bytes).ok_or_else(|| VaultError::DamagedCredential(name.to_owned()))
+    fn version(&self) -> u64 {
+        self.version
     }
 
-    fn sealed_under(
-        mut self,
-        number: &str,
-        tenant: &Tenant,
-        name: &str,
-        key: &KeyBytes,
-        value: &str,
-    ) -> Result<StoredCredential, VaultError> {
-        number.clone_into(&mut self.key);
-        let version = self.version.to_string();
-        let sealed = seal::seal(key, &self.place(tenant, name, &version), value.as_bytes());
-        self.sealed = sealed.ok_or(VaultError::Value)?;
-        Ok(self)
+    fn sealed(&self) -> &Sealed {
+        &self.sealed
+    }
+
+    fn sealed_mut(&mut self) -> (&mut String, &mut Sealed) {
+        (&mut self.key, &mut self.sealed)
+    }
+
+    fn place<'a>(&'a self, tenant: &'a Tenant, name: &'a str, version: &'a str) -> Vec<&'a str> {
+        let mut place = vec![CREDENTIAL, tenant.as_str(), name, version, &*self.key, &*self.settings];
+        place.extend(self.origins.iter().map(String::as_str));
+        place
+    }
+
+    fn damaged(name: &str) -> VaultError {
+        VaultError::DamagedCredential(name.to_owned())
     }
 }
 
@@ -151,40 +147,28 @@ impl SealedRow for StoredTokens {
         &self.key
     }
 
-    fn open(&self, tenant: &Tenant, name: &str, key: &KeyBytes) -> Result<Zeroizing<String>, VaultError> {
-        let version = self.version.to_string();
-        let bytes = seal::open(key, &[TOKEN, tenant.as_str(), name, &version, &self.key], &self.sealed);
-        text(bytes).ok_or_else(|| VaultError::DamagedCredential(name.to_owned()))
+    fn version(&self) -> u64 {
+        self.version
     }
 
-    fn sealed_under(
-        mut self,
-        number: &str,
-        tenant: &Tenant,
-        name: &str,
-        key: &KeyBytes,
-        value: &str,
-    ) -> Result<StoredTokens, VaultError> {
-        number.clone_into(&mut self.key);
-        let version = self.version.to_string();
-        let place = [TOKEN, tenant.as_str(), name, &version, &self.key];
-        self.sealed = seal::seal(key, &place, value.as_bytes()).ok_or(VaultError::Value)?;
-        Ok(self)
+    fn sealed(&self) -> &Sealed {
+        &self.sealed
     }
-}
 
-fn text(bytes: Option<Zeroizing<Vec<u8>>>) -> Option<Zeroizing<String>> {
-    Some(Zeroizing::new(std::str::from_utf8(&bytes?).ok()?.to_owned()))
+    fn sealed_mut(&mut self) -> (&mut String, &mut Sealed) {
+        (&mut self.key, &mut self.sealed)
+    }
+
+    fn place<'a>(&'a self, tenant: &'a Tenant, name: &'a str, version: &'a str) -> Vec<&'a str> {
+        vec![TOKEN, tenant.as_str(), name, version, &*self.key]
+    }
+
+    fn damaged(name: &str) -> VaultError {
+        VaultError::DamagedCredential(name.to_owned())
+    }
 }
 
 impl StoredCredential {
-    /// Returns the texts that the encryption includes.
-    fn place<'a>(&'a self, tenant: &'a Tenant, name: &'a str, version: &'a str) -> Vec<&'a str> {
-        let mut place = vec![CREDENTIAL, tenant.as_str(), name, version, &*self.key, &*self.settings];
-        place.extend(self.origins.iter().map(String::as_str));
-        place
-    }
-
     fn row(self, name: String) -> CredentialRow {
         let StoredCredential { settings, origins, version, created, updated, .. } = self;
         let settings = serde_json::from_str(&settings).unwrap_or_default();
