@@ -10,6 +10,7 @@ mod dev;
 mod examples;
 mod fuzz;
 mod javascript;
+mod killed;
 mod language;
 mod profile;
 mod published;

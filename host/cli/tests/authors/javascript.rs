@@ -5,17 +5,16 @@ use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
 };
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
-    authors::language::{Language, copy, done, flowcell, npm_install, project},
+    authors::{
+        killed::answers_keep_their_order,
+        language::{Language, copy, done, flowcell, npm_install, project},
+    },
     kit,
     outside::server::{Server, answer},
 };
@@ -160,46 +159,7 @@ fn promises_settle_in_the_recorded_order_after_a_crash() {
         return;
     }
     let (_folder, project) = relay();
-    for kill_at in 1..=8 {
-        let killed: Arc<Mutex<Option<u32>>> = Arc::default();
-        let count = Arc::new(AtomicUsize::new(0));
-        let (victim, counted) = (killed.clone(), count.clone());
-        let server = Server::start(move |seen, _| {
-            if counted.fetch_add(1, Ordering::SeqCst) + 1 == kill_at
-                && let Some(process) = victim.lock().unwrap().take()
-            {
-                kill(process);
-            }
-            let path = seen.head.split(' ').nth(1).unwrap_or_default().trim_start_matches('/').to_owned();
-            answer("200 OK", &[], &path)
-        });
-        let base = server.origin();
-        let flow = json!({ "flow": { "name": "relay", "outputs": { "all": "{{ relay }}" } }, "nodes": [{
-            "id": "relay", "type": "relay.run", "input": { "base": base }, "grants": { "http": [base] },
-        }] });
-        fs::write(project.join("flow.json"), flow.to_string()).unwrap();
-        let run = format!("r{kill_at}");
-        let host = server.address.to_string();
-        let common = ["--quiet", "--allow-private", &host, "--packs", "dist"];
-        let mut child = {
-            let mut held = killed.lock().unwrap();
-            let mut command = flowcell(&project);
-            command.args(["run", "flow.json", "--run-id", &run]).args(common);
-            let child = command.stdout(Stdio::null()).spawn().unwrap();
-            *held = Some(child.id());
-            child
-        };
-        assert!(!child.wait().unwrap().success(), "killed at request {kill_at}");
-        let resumed = flowcell(&project).args(["runs", "resume", &run]).args(common).output().unwrap();
-        assert!(resumed.status.success(), "killed at request {kill_at}: {}", kit::stderr(&resumed));
-        let outputs: Value = serde_json::from_slice(&resumed.stdout).unwrap();
-        let all = &outputs["all"];
-        let text = |value: &Value| value.as_str().unwrap().to_owned();
-        assert_eq!(text(&all["won"]), format!("won-{}", text(&all["first"])), "{all}");
-        let order: String = all["order"].as_array().unwrap().iter().map(text).collect();
-        assert_eq!(text(&all["last"]), format!("last-{order}"), "{all}");
-        assert_eq!(all["all"], json!(["a", "b", "c"]));
-    }
+    answers_keep_their_order(&project, 1..=8);
 }
 
 #[test]
@@ -219,11 +179,6 @@ fn ends_of_calls_and_files_are_read_however_they_come() {
     let ended = done(command.args(["--allow-private", &host, "--timeout-ms", "60000"]));
     let expected = json!({ "statuses": [200, 200], "texts": ["/a", "/b"], "kept": "kept é", "bytes": 2 });
     assert_eq!(serde_json::from_str::<Value>(&ended).unwrap(), expected);
-}
-
-fn kill(process: u32) {
-    let killed = Command::new("kill").args(["-9", &process.to_string()]).status().unwrap();
-    assert!(killed.success());
 }
 
 #[test]

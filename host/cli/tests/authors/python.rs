@@ -4,18 +4,17 @@ use std::{
     fs,
     net::TcpListener,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
-    sync::{
-        Arc, Mutex, OnceLock,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::OnceLock,
 };
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
-    authors::language::{Language, done, flowcell, project},
+    authors::{
+        killed::answers_keep_their_order,
+        language::{Language, done, flowcell, project},
+    },
     kit,
     outside::server::{Seen, Server, answer},
 };
@@ -64,49 +63,8 @@ fn path(seen: &Seen) -> String {
 
 #[test]
 fn coroutines_resume_in_the_recorded_order_after_a_crash() {
-    if !Language::Python.is_there("coroutines") {
-        return;
-    }
-    let project = relay();
-    let folder = tempfile::tempdir().unwrap();
-    for kill_at in [1, 3, 5, 8] {
-        let killed: Arc<Mutex<Option<u32>>> = Arc::default();
-        let count = Arc::new(AtomicUsize::new(0));
-        let (victim, counted) = (killed.clone(), count.clone());
-        let server = Server::start(move |seen, _| {
-            if counted.fetch_add(1, Ordering::SeqCst) + 1 == kill_at
-                && let Some(process) = victim.lock().unwrap().take()
-            {
-                assert!(Command::new("kill").args(["-9", &process.to_string()]).status().unwrap().success());
-            }
-            answer("200 OK", &[("content-type", "text/plain")], path(seen).trim_start_matches('/'))
-        });
-        let base = server.origin();
-        let flow = json!({ "flow": { "name": "relay", "outputs": { "all": "{{ relay }}" } }, "nodes": [{
-            "id": "relay", "type": "relay.run", "input": { "base": base }, "grants": { "http": [base] },
-        }] });
-        fs::write(folder.path().join("flow.json"), flow.to_string()).unwrap();
-        let run = format!("r{kill_at}");
-        let (host, packs) = (server.address.to_string(), project.join("dist").display().to_string());
-        let common = ["--quiet", "--allow-private", &host, "--packs", &packs];
-        let mut child = {
-            let mut held = killed.lock().unwrap();
-            let mut command = flowcell(folder.path());
-            command.args(["run", "flow.json", "--run-id", &run]).args(common);
-            let child = command.stdout(Stdio::null()).spawn().unwrap();
-            *held = Some(child.id());
-            child
-        };
-        assert!(!child.wait().unwrap().success(), "killed at request {kill_at}");
-        let resumed = flowcell(folder.path()).args(["runs", "resume", &run]).args(common).output().unwrap();
-        assert!(resumed.status.success(), "killed at request {kill_at}: {}", kit::stderr(&resumed));
-        let outputs: Value = serde_json::from_slice(&resumed.stdout).unwrap();
-        let all = &outputs["all"];
-        let text = |value: &Value| value.as_str().unwrap().to_owned();
-        assert_eq!(text(&all["won"]), format!("won-{}", text(&all["first"])), "{all}");
-        let order: String = all["order"].as_array().unwrap().iter().map(text).collect();
-        assert_eq!(text(&all["last"]), format!("last-{order}"), "{all}");
-        assert_eq!(all["all"], json!(["a", "b", "c"]));
+    if Language::Python.is_there("coroutines") {
+        answers_keep_their_order(relay(), [1, 3, 5, 8]);
     }
 }
 
