@@ -32,7 +32,7 @@ use futures_util::future::BoxFuture;
 pub(crate) use self::apply::{Applied, apply, check_free};
 pub use self::{
     hmac::HmacSettings,
-    oauth2::{Authorization, Pkce, Token, read_redirect},
+    oauth2::{Authorization, Token, read_redirect},
     settings::{
         Grant, MAX_SECRET_BYTES, MAX_SETTINGS_BYTES, MIN_SECRET_BYTES, OAuth2Settings, SecretMembers, Settings,
         SigV4Settings,

@@ -6,6 +6,7 @@
 use std::{
     io::{self, Read},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use clap::{Args, ValueHint};
@@ -19,7 +20,7 @@ use crate::{
     remote::{
         Server, ServerAddress, absolute, browser,
         logins::{Logins, StoredLogin},
-        loopback::{Loopback, Returned},
+        loopback::{Loopback, Pages},
         read_file,
     },
     terminal::Terminal,
@@ -27,6 +28,12 @@ use crate::{
 
 /// Maximum size of a file with a token.
 const MAX_TOKEN_BYTES: u64 = 4 << 10;
+/// The time for a login, from the link to the answer.
+const MAX_WAIT: Duration = Duration::from_secs(600);
+const PAGES: Pages = Pages {
+    allowed: ("Logged in", "Go back to the command. You can close this page."),
+    refused: ("Not logged in", "The login was refused. You can close this page."),
+};
 
 /// Arguments of `flowcell login`.
 #[derive(Args)]
@@ -191,7 +198,7 @@ fn read_token(file: &Path) -> Result<Hidden, CliError> {
 
 /// Lets a person sign in with a browser. Returns the proof.
 async fn by_browser(address: &ServerAddress, args: &LoginArgs, terminal: Terminal) -> Result<Value, CliError> {
-    let listening = Loopback::open().await;
+    let listening = Loopback::open(0).await;
     let loopback = listening.map_err(|error| {
         CliError::internal("cannot listen on a port of this machine for the browser")
             .because(&error)
@@ -207,9 +214,9 @@ async fn by_browser(address: &ServerAddress, args: &LoginArgs, terminal: Termina
     if !args.no_browser {
         browser::open(link.as_str(), terminal);
     }
-    match loopback.wait().await {
-        Some(Returned::Code(code)) => Ok(json!({ "proof": code.text(), "verifier": verifier })),
-        Some(Returned::Refused) => Err(CliError::wrong("the login was refused in the browser")),
+    match loopback.wait(MAX_WAIT, &PAGES).await {
+        Some(Ok(code)) => Ok(json!({ "proof": code.text(), "verifier": verifier })),
+        Some(Err(_)) => Err(CliError::wrong("the login was refused in the browser")),
         None => Err(CliError::wrong("no browser has answered for 10 minutes")
             .hint("on a machine without a browser, log in with a token: `--token-file`")),
     }

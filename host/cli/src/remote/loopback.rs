@@ -1,12 +1,13 @@
-//! The answer of a browser that has logged a command in: one request to a port of this machine (RFC 8252).
+//! The answer of a browser in which a person has allowed something to a command: one request to a port of this machine
+//! (RFC 8252).
 //!
-//! The page of the server sends the browser to `http://127.0.0.1:PORT/callback` with the state of the command, and a code or an
-//! error. Other requests, also those of other programs of this machine, are refused and change nothing. Nothing of a request is
-//! shown in an answer.
+//! The server sends the browser to `http://127.0.0.1:PORT/callback` with the state of the command, and a code or an error. Other
+//! requests, also those of other programs of this machine, are refused and change nothing. Nothing of a request is shown in an
+//! answer.
 
 use std::{net::Ipv4Addr, time::Duration};
 
-use flowcell::{pkce, vault::Hidden};
+use flowcell::{credentials::read_redirect, pkce, vault::Hidden};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -14,24 +15,25 @@ use tokio::{
     task::JoinSet,
     time::timeout,
 };
-use url::form_urlencoded;
 
-/// The time for a login, from the link to the answer.
-pub(crate) const MAX_WAIT: Duration = Duration::from_secs(600);
+/// The path of the answer.
+const CALLBACK: &str = "/callback";
 /// Maximum size of the head of a request.
-const MAX_HEAD_BYTES: usize = 8 << 10;
+const MAX_HEAD_BYTES: usize = 16 << 10;
 /// The time for a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of open connections. Browsers open some that they do not use.
 const MAX_CONNECTIONS: usize = 32;
 
-/// The outcome that the page of the server reports.
-#[derive(Debug, PartialEq)]
-pub(crate) enum Returned {
-    /// The one-time code.
-    Code(Hidden),
-    /// The person has refused.
-    Refused,
+/// The one-time code, or the error that the server reports instead.
+pub(crate) type Returned = Result<Hidden, String>;
+
+/// What the browser shows at the end: titles and sentences.
+pub(crate) struct Pages {
+    /// The page after a code.
+    pub(crate) allowed: (&'static str, &'static str),
+    /// The page after an error.
+    pub(crate) refused: (&'static str, &'static str),
 }
 
 /// A port that waits for a browser.
@@ -43,9 +45,9 @@ pub(crate) struct Loopback {
 }
 
 impl Loopback {
-    /// Listens on a free port.
-    pub(crate) async fn open() -> std::io::Result<Loopback> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    /// Listens on a port; 0 is any free port.
+    pub(crate) async fn open(port: u16) -> std::io::Result<Loopback> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
         let port = listener.local_addr()?.port();
         Ok(Loopback { listener, port, state: pkce::random() })
     }
@@ -55,12 +57,17 @@ impl Loopback {
         self.port
     }
 
-    /// Waits for the answer with the right state. `None`: nothing came for [`MAX_WAIT`].
-    pub(crate) async fn wait(self) -> Option<Returned> {
-        timeout(MAX_WAIT, self.answers()).await.ok().flatten()
+    /// Returns the address to which the browser has to come back.
+    pub(crate) fn address(&self) -> String {
+        format!("http://{}{CALLBACK}", self.own_host())
     }
 
-    async fn answers(self) -> Option<Returned> {
+    /// Waits for the answer with the right state. `None`: it did not come in this time.
+    pub(crate) async fn wait(self, time: Duration, pages: &'static Pages) -> Option<Returned> {
+        timeout(time, self.answers(pages)).await.ok().flatten()
+    }
+
+    async fn answers(self, pages: &'static Pages) -> Option<Returned> {
         let (send, mut returned) = mpsc::channel(1);
         let mut connections = JoinSet::new();
         loop {
@@ -71,7 +78,7 @@ impl Loopback {
                     let Ok((stream, _)) = accepted else { continue };
                     let (own, state, send) = (self.own_host(), self.state.clone(), send.clone());
                     connections.spawn(async move {
-                        let serving = serve(stream, &own, &state, send);
+                        let serving = serve(stream, &own, &state, pages, send);
                         drop(timeout(REQUEST_TIMEOUT, serving).await);
                     });
                 }
@@ -85,14 +92,20 @@ impl Loopback {
     }
 }
 
-/// Answers one request, and reports its code or its refusal afterwards.
-async fn serve(mut stream: TcpStream, own: &str, state: &str, send: mpsc::Sender<Returned>) -> std::io::Result<()> {
+/// Answers one request, and reports its code or its error afterwards.
+async fn serve(
+    mut stream: TcpStream,
+    own: &str,
+    state: &str,
+    pages: &Pages,
+    send: mpsc::Sender<Returned>,
+) -> std::io::Result<()> {
     let head = read_head(&mut stream).await?;
     let returned = read_request(&head, own, state);
-    let (status, title, said) = match &returned {
-        Ok(Returned::Code(_)) => ("200 OK", "Logged in", "Go back to the command. You can close this page."),
-        Ok(Returned::Refused) => ("200 OK", "Not logged in", "The login was refused. You can close this page."),
-        Err(why) => (*why, "Not found", "This is not the answer that the command waits for."),
+    let (status, (title, said)) = match &returned {
+        Ok(Ok(_)) => ("200 OK", pages.allowed),
+        Ok(Err(_)) => ("200 OK", pages.refused),
+        Err(why) => (*why, ("Not found", "This is not the answer that the command waits for.")),
     };
     let body = format!(
         "<!doctype html><html lang=en><meta charset=utf-8><title>{title} · Flowcell</title><h1>{title}</h1><p>{said}</p>"
@@ -136,20 +149,10 @@ fn read_request(head: &str, own: &str, state: &str) -> Result<Returned, &'static
     if hosts.next() != Some(own) || hosts.next().is_some() {
         return Err("403 Forbidden");
     }
-    let query = target.strip_prefix("/callback?").filter(|_| method == "GET").ok_or("404 Not Found")?;
-    let mut members: Vec<_> = form_urlencoded::parse(query.as_bytes()).collect();
-    let mut take = |name: &str| {
-        let at = members.iter().position(|(own, _)| own == name)?;
-        Some(members.swap_remove(at).1.into_owned())
-    };
-    if take("state").as_deref() != Some(state) {
-        return Err("403 Forbidden");
+    if method != "GET" || target.split('?').next() != Some(CALLBACK) {
+        return Err("404 Not Found");
     }
-    match (take("error"), take("code")) {
-        (Some(_), _) => Ok(Returned::Refused),
-        (None, Some(code)) => Ok(Returned::Code(Hidden::from(code))),
-        (None, None) => Err("400 Bad Request"),
-    }
+    Ok(read_redirect(target, CALLBACK, state).ok_or("403 Forbidden")?.map(Hidden::from))
 }
 
 #[cfg(test)]
@@ -162,8 +165,8 @@ mod tests {
     fn only_the_answer_with_the_state_counts() {
         let read = |line: &str, host: &str| read_request(&format!("{line}\r\n{host}\r\n\r\n"), "127.0.0.1:9", "S");
         let good = "GET /callback?code=fcc_a%5Fb&state=S HTTP/1.1";
-        assert_eq!(read(good, "Host: 127.0.0.1:9"), Ok(Returned::Code(Hidden::from("fcc_a_b".to_owned()))));
-        assert_eq!(read("GET /callback?error=x&state=S HTTP/1.1", "host: 127.0.0.1:9"), Ok(Returned::Refused));
+        assert_eq!(read(good, "Host: 127.0.0.1:9"), Ok(Ok(Hidden::from("fcc_a_b".to_owned()))));
+        assert_eq!(read("GET /callback?error=x&state=S HTTP/1.1", "host: 127.0.0.1:9"), Ok(Err("x".to_owned())));
         for (line, host) in [
             (good, "Host: evil.test:9"),
             (good, "Host: 127.0.0.1:8"),
@@ -186,9 +189,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_page_shows_nothing_of_its_request_and_strangers_do_not_end_the_wait() {
-        let loopback = Loopback::open().await.unwrap();
+        const PAGES: Pages = Pages { allowed: ("Done", "Close it."), refused: ("Not done", "Close it.") };
+        let loopback = Loopback::open(0).await.unwrap();
         let (port, state) = (loopback.port(), loopback.state.clone());
-        let waiting = tokio::spawn(loopback.wait());
+        let waiting = tokio::spawn(loopback.wait(Duration::from_secs(600), &PAGES));
         // Open connections that send nothing, as browsers have them.
         let idle = [
             TcpStream::connect(("127.0.0.1", port)).await.unwrap(),
@@ -210,7 +214,7 @@ mod tests {
         assert!(ask(&format!("/callback?state={state}&code=fcc_x"), "evil.test").await.starts_with("HTTP/1.1 403 "));
         assert!(ask("/<script>", &own).await.starts_with("HTTP/1.1 404 "));
         assert!(ask(&format!("/callback?state={state}&code=fcc_y"), &own).await.starts_with("HTTP/1.1 200 "));
-        assert_eq!(waiting.await.unwrap(), Some(Returned::Code(Hidden::from("fcc_y".to_owned()))));
+        assert_eq!(waiting.await.unwrap(), Some(Ok(Hidden::from("fcc_y".to_owned()))));
         drop(idle);
     }
 }

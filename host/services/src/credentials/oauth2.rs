@@ -2,17 +2,12 @@
 
 use std::time::Duration;
 
-use base64::{
-    Engine as _,
-    engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
-};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use flowcell_contract::{Failure, Json, Tenant, code as codes};
 use hyper::{
     HeaderMap, Method, StatusCode,
     header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, USER_AGENT},
 };
-use ring::rand::{SecureRandom, SystemRandom};
-use sha2::{Digest, Sha256};
 use tokio::time::{Instant, timeout_at};
 use url::form_urlencoded::Serializer;
 use zeroize::Zeroizing;
@@ -37,8 +32,6 @@ const MAX_REASON: usize = 200;
 const MAX_CODE: usize = 4_096;
 /// Maximum characters of the error of an authorization server.
 const MAX_ERROR: usize = 64;
-/// Bytes of a random value of an authorization.
-const RANDOM_BYTES: usize = 32;
 
 /// A request for a token.
 pub(super) struct Asking<'a> {
@@ -83,34 +76,19 @@ pub struct Authorization {
     pub redirect_uri: String,
 }
 
-/// The random values of an authorization that begins.
-pub struct Pkce {
-    /// The verifier, which proves that the code comes back to the process that asked for it (RFC 7636).
-    pub verifier: Zeroizing<String>,
-    /// The value that the server sends back with the code.
-    pub state: String,
-}
-
-impl Pkce {
-    /// Draws the random values. `None`: the operating system gives none.
-    pub fn new() -> Option<Pkce> {
-        Some(Pkce { verifier: Zeroizing::new(random()?), state: random()? })
-    }
-}
-
 impl OAuth2Settings {
-    /// Returns the URL at which a person authorizes the client. Fails if the credential has another grant.
-    pub fn authorize_at(&self, redirect_uri: &str, pkce: &Pkce) -> Result<String, String> {
+    /// Returns the URL at which a person authorizes the client. The server sends `state` back with the code, and takes the code
+    /// only with the verifier of the challenge (RFC 7636, S256). Fails if the credential has another grant.
+    pub fn authorize_at(&self, redirect_uri: &str, state: &str, challenge: &str) -> Result<String, String> {
         let url = self.authorize_url.as_deref().filter(|_| self.grant == Grant::AuthorizationCode);
         let url = url.ok_or("only a credential with the grant `authorization_code` is connected by a person")?;
         let mut url = parse_url(url)?;
-        let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(pkce.verifier.as_bytes()));
         let own = [
             ("response_type", "code"),
             ("client_id", &*self.client_id),
             ("redirect_uri", redirect_uri),
-            ("state", &*pkce.state),
-            ("code_challenge", &*challenge),
+            ("state", state),
+            ("code_challenge", challenge),
             ("code_challenge_method", "S256"),
         ];
         let scope = Some(("scope", &*self.scope)).filter(|(_, scope)| !scope.is_empty());
@@ -322,10 +300,4 @@ fn failure(name: &str, why: &str, more: Option<Vec<(&'static str, Json)>>) -> Fa
 fn not_connected(name: &str) -> Failure {
     let why = format!("the credential `{name}` is not connected; connect it with `flowcell credential connect {name}`");
     Failure::new(codes::DENIED, why)
-}
-
-fn random() -> Option<String> {
-    let mut bytes = Zeroizing::new([0; RANDOM_BYTES]);
-    SystemRandom::new().fill(&mut bytes[..]).ok()?;
-    Some(URL_SAFE_NO_PAD.encode(&bytes[..]))
 }

@@ -6,7 +6,7 @@ use flowcell_contract::Json;
 use hyper::{HeaderMap, Method, header::HeaderValue};
 
 use super::{
-    HmacSettings, OAuth2Settings, Pkce, SecretMembers, Settings, SigV4Settings, Token,
+    HmacSettings, OAuth2Settings, SecretMembers, Settings, SigV4Settings, Token,
     apply::{Applied, apply},
     hmac, read_redirect, sigv4,
 };
@@ -282,21 +282,16 @@ fn an_authorization_has_a_challenge_and_only_its_own_answer_counts() {
             "authorizeUrl": "https://a.example/auth?prompt=consent" }"#,
     )
     .unwrap();
-    // RFC 7636, appendix B.
-    let verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk".to_owned();
-    let pkce = Pkce { verifier: verifier.into(), state: "st".into() };
-    let url = settings.authorize_at("http://127.0.0.1:7/callback", &pkce).unwrap();
+    let url = settings.authorize_at("http://127.0.0.1:7/callback", "st", "a-challenge").unwrap();
     for part in [
         "https://a.example/auth?prompt=consent&response_type=code&client_id=c+d",
         "redirect_uri=http%3A%2F%2F127.0.0.1%3A7%2Fcallback",
         "state=st",
-        "code_challenge=E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM&code_challenge_method=S256",
+        "code_challenge=a-challenge&code_challenge_method=S256",
         "scope=x+y",
     ] {
         assert!(url.contains(part), "{url}");
     }
-    let (one, two) = (Pkce::new().unwrap(), Pkce::new().unwrap());
-    assert!(one.verifier.len() == 43 && one.verifier != two.verifier && one.state != two.state);
     let read = |target: &str| read_redirect(target, "/callback", "st");
     assert_eq!(read("/callback?code=c%2F1&state=st"), Some(Ok("c/1".into())));
     for other in [

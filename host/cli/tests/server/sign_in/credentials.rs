@@ -77,7 +77,7 @@ fn a_person_connects_a_credential_and_the_host_renews_its_token() {
     assert!(callback.contains("/callback?code="), "{callback}");
     // Requests of others do not end the wait.
     let (address, _) = callback.split_once('?').unwrap();
-    assert_eq!(visitor.open(&format!("{address}?code=mine&state=other")).status, 400);
+    assert_eq!(visitor.open(&format!("{address}?code=mine&state=other")).status, 403);
     let page = visitor.open(&callback);
     assert!(page.status == 200 && page.body.contains("You can close this page"), "{page:?}");
     let done = child.wait_with_output().unwrap();
