@@ -247,7 +247,8 @@ fn owner(flow: &Flow<'_>, index: usize, item: &dyn Fn() -> Json) -> Known {
     let body = node.kind.as_ref().and_then(|kind| kind.body.as_ref());
     let names = body.map(|body| body.variables.as_slice()).unwrap_or_default();
     let schema = |name: &str| if name == "item" { item() } else { json!({}) };
-    let names = names.iter().map(|name| &**name).chain(["last"]);
+    let has_last = node.kind.as_ref().is_none_or(|kind| kind.has_last());
+    let names = names.iter().map(|name| &**name).chain(has_last.then_some("last"));
     let members: serde_json::Map<_, _> = names.map(|name| (name.to_owned(), schema(name))).collect();
     known(&node.id, "the pass of the body", Arc::new(json!({ "type": "object", "properties": members })))
 }

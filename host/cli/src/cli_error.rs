@@ -130,6 +130,12 @@ impl CliError {
         self
     }
 
+    /// Replaces the hints by this one.
+    pub(crate) fn hint_instead(mut self, hint: impl Into<String>) -> CliError {
+        self.hints = vec![hint.into()];
+        self
+    }
+
     /// Returns the message and its causes on one line, for JSON.
     pub(crate) fn plain(&self) -> String {
         std::iter::once(&self.message).chain(&self.causes).map(String::as_str).collect::<Vec<_>>().join(": ")

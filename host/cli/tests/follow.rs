@@ -199,7 +199,7 @@ fn a_run_that_asks_is_resumed_and_repeated_beside_an_owner() {
 fn only_unused_answers_are_reported() {
     // The arguments, the exit code, an expected output, and a forbidden one.
     type Case = (&'static [&'static str], i32, &'static str, &'static str);
-    let cases: [Case; 29] = [
+    let cases: [Case; 31] = [
         (&["run", "calls.yaml", "--run-id", "a", "--answer", "first/ask=yes"], 0, "succeeded", "warning"),
         (&["run", "passes.yaml", "--answer", "ask=yes"], 0, "succeeded", "warning"),
         (&["run", "passes.yaml", "--answer", "each[0].ask=yes"], 0, "succeeded", "warning"),
@@ -210,7 +210,9 @@ fn only_unused_answers_are_reported() {
         (&["runs", "resume", "c"], 3, "runs resume c --answer 'first/ask=<yes|no>'", "warning"),
         (&["runs", "resume", "c", "--answer", "ask=yes"], 2, "open questions: `first/ask`", "succeeded"),
         (&["answer", "c", "first", "yes"], 2, "open questions: `first/ask`", "succeeded"),
-        (&["runs", "resume", "c", "--answer", "first/asks=yes"], 2, "did you mean `ask`?", "first/ask asks"),
+        (&["answer", "c", "first/ASKS", "yes"], 2, "did you mean `first/ask`?", "runs show"),
+        (&["answer", "c", "first/asks", "--show"], 2, "did you mean `first/ask`?", "runs show"),
+        (&["runs", "resume", "c", "--answer", "first/asks=yes"], 2, "did you mean `first/ask`?", "the gates are"),
         (&["runs", "resume", "c", "--answer", "first/ask=perhaps"], 2, "perhaps", "succeeded"),
         (&["runs", "resume", "c", "--answer", "first/ask=no"], 0, "first done", "warning"),
         (&["run", "asks.yaml", "--run-id", "r", "--answer", "ask=yes"], 0, "ask done", "warning"),

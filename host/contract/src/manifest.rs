@@ -145,7 +145,7 @@ pub enum Trait {
 }
 
 /// The declarations of a node type about its body. The nodes in the body read its variables as
-/// `<owner id>.<variable>`. Every body has the variable `last`, too.
+/// `<owner id>.<variable>`. Every body has the variable `last`, too, except that of a `control.scope`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BodyTrait {
@@ -445,6 +445,12 @@ impl NodeType {
     /// Returns whether the type comes from a pack of this program. No other pack can have such a name.
     pub fn is_built_in(&self) -> bool {
         self.name.split_once('.').is_some_and(|(pack, _)| BUILT_IN_PACKS.contains(&pack))
+    }
+
+    /// Returns whether the body reads the output of the pass before as the variable `last`. A `control.scope` has no pass
+    /// before.
+    pub fn has_last(&self) -> bool {
+        &*self.name != "control.scope"
     }
 
     /// Returns the type's name with its version: `control.if@0.1.0`.

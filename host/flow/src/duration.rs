@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::limits;
+use crate::{fields::for_message, limits};
 
 /// The longest duration.
 const MAX_DURATION: Duration = Duration::from_millis(limits::MAX_TIMEOUT_MS);
@@ -10,10 +10,30 @@ const MAX_DURATION: Duration = Duration::from_millis(limits::MAX_TIMEOUT_MS);
 /// The shortest duration.
 const MIN_DURATION: Duration = Duration::from_millis(1);
 
+/// The reason why a text is not a permitted duration.
+pub(crate) enum DurationError {
+    /// The text has another form.
+    Form,
+    /// The duration is below [`MIN_DURATION`] or above [`MAX_DURATION`], as the sentence says.
+    Range(String),
+}
+
 /// Parses numbers with the units `ms`, `s`, `m`, `min`, `h` and `d`, in any order of the units. Fails on an unknown
 /// unit, below [`MIN_DURATION`], and above [`MAX_DURATION`].
 pub fn parse(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is not a duration; write for example `500ms`, `30s`, `1h30m` or `30d`");
+    read(text).map_err(|error| match error {
+        DurationError::Form => {
+            format!("`{text}` is not a duration; write for example `500ms`, `30s`, `1h30m` or `30d`")
+        }
+        DurationError::Range(why) => why,
+    })
+}
+
+/// Performs [`parse`].
+pub(crate) fn read(text: &str) -> Result<Duration, DurationError> {
+    let wrong = || DurationError::Form;
+    let too_long =
+        || DurationError::Range(format!("`{}` is too long; the longest duration is 365 days", for_message(text)));
     let mut rest = text;
     let mut total = Duration::ZERO;
     while !rest.is_empty() {
@@ -22,14 +42,16 @@ pub fn parse(text: &str) -> Result<Duration, String> {
         let unit_end = unit.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(unit.len());
         let (unit, after) = unit.split_at(unit_end);
         let seconds = number.parse::<f64>().map_err(|_| wrong())? * seconds(unit).ok_or_else(wrong)?;
-        let part = Duration::try_from_secs_f64(seconds).map_err(|_| wrong())?;
-        total = total.checked_add(part).ok_or_else(wrong)?;
+        let part = Duration::try_from_secs_f64(seconds).map_err(|_| too_long())?;
+        total = total.checked_add(part).ok_or_else(too_long)?;
         rest = after;
     }
     match total {
         Duration::ZERO if text.is_empty() => Err(wrong()),
-        total if total < MIN_DURATION => Err(format!("`{text}` is too short; the shortest duration is 1ms")),
-        total if total > MAX_DURATION => Err("the longest duration is 365 days".into()),
+        total if total < MIN_DURATION => {
+            Err(DurationError::Range(format!("`{}` is too short; the shortest duration is 1ms", for_message(text))))
+        }
+        total if total > MAX_DURATION => Err(too_long()),
         total => Ok(total),
     }
 }
@@ -61,6 +83,9 @@ mod tests {
         for text in ["0s", "0", "0ms", "0d0h", "0.9ms"] {
             let why = parse(text).unwrap_err();
             assert_eq!(why.contains("the shortest duration is 1ms"), text != "0", "{why}");
+        }
+        for text in ["366d", "9999999999999999999999d", "365d1ms"] {
+            assert_eq!(parse(text), Err(format!("`{text}` is too long; the longest duration is 365 days")));
         }
     }
 }

@@ -5,10 +5,10 @@ use std::{borrow::Cow, ops::Range, slice};
 
 use crate::{
     diagnostic::{Diagnostics, did_you_mean},
-    fields::{check_keys, entries, flag, for_message, is_id, list, required, text, whole_number},
+    fields::{check_keys_or, entries, flag, for_message, is_id, list, required, text, whole_number},
     graph::On,
     input::place,
-    limits,
+    key_hints, limits,
     yaml::{Kind, Span, Tree},
 };
 
@@ -116,7 +116,7 @@ fn read_map<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Option<Raw
         diagnostics.error("bad_edge", entry.key_span, message, Some(help));
         return None;
     }
-    check_keys(members, &KEYS, diagnostics);
+    check_keys_or(members, &KEYS, |entry| key_hints::renamed(entry, &key_hints::OF_EDGES), diagnostics);
     let from = required(tree, "from", "edge", diagnostics);
     let to = required(tree, "to", "edge", diagnostics);
     let on = text(tree, "on", diagnostics).and_then(|(on, span)| {

@@ -120,9 +120,24 @@ pub(crate) fn text(tree: &Tree, key: &str, diagnostics: &mut Diagnostics<'_>) ->
         Some(text) => Some((text.to_owned(), value.span)),
         None => {
             let message = format!("`{key}` must be a text, not {}", value.type_name());
-            diagnostics.error("wrong_type", value.span, message, Some("write it in quotes".into()));
+            diagnostics.error("wrong_type", value.span, message, Some(text_help(key, value)));
             None
         }
+    }
+}
+
+/// Returns the help for a value that must be a text: the only text of a list, or the value in quotes.
+pub(crate) fn text_help(key: &str, value: &Tree) -> String {
+    match &value.kind {
+        Kind::List(items) => match items.as_slice() {
+            [only] if only.text().is_some_and(is_id) => {
+                format!("write it without the list: `{}: {}`", for_message(key), only.text().unwrap_or_default())
+            }
+            _ => "write one text".to_owned(),
+        },
+        Kind::Map(_) => "write one text".to_owned(),
+        Kind::Scalar(value) if value.is_null() => "add a value, or remove the key".to_owned(),
+        Kind::Scalar(_) => "write it in quotes".to_owned(),
     }
 }
 

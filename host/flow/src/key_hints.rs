@@ -9,6 +9,14 @@ use crate::{
 const AFTER: [&str; 2] = ["next", "then"];
 /// Keys that belong in a node's `policy`.
 const POLICY: [&str; 4] = ["timeoutMs", "totalTimeoutMs", "retry", "continueOnError"];
+/// Names of other tools for the time limit of a node.
+const TIMEOUTS: [&str; 6] =
+    ["timeout", "timeout_ms", "timeoutSeconds", "timeout_seconds", "timeout-minutes", "deadline"];
+/// Names of other tools for the key that lets a flow go on after a failure.
+const CONTINUING: [&str; 4] = ["continue_on_error", "continue-on-error", "continueOnFail", "ignoreErrors"];
+/// Keys of an edge in other tools, and their names in Flowcell.
+pub(crate) const OF_EDGES: [(&str, &str); 6] =
+    [("if", "when"), ("condition", "when"), ("source", "from"), ("target", "to"), ("next", "to"), ("then", "to")];
 /// Keys of other tools with a Flowcell equivalent.
 const RENAMED: [(&str, &str); 15] = [
     ("depends_on", "after"),
@@ -30,6 +38,10 @@ const RENAMED: [(&str, &str); 15] = [
 /// Keys that belong beside a node's `input`.
 const BESIDE: [&str; 11] =
     ["after", "body", "bodyOutput", "undo", "when", "join", "cancelRest", "policy", "grants", "config", "promptFile"];
+/// Those keys of [`BESIDE`] that only nodes with a body have.
+const OF_OWNERS: [&str; 2] = ["body", "bodyOutput"];
+/// Names of other tools for the content of a request.
+const CONTENT: [&str; 4] = ["body", "data", "payload", "content"];
 /// Node types of other tools, and help texts with the Flowcell equivalents.
 const TYPES: &[(&[&str], &str)] = &[
     (
@@ -160,15 +172,34 @@ pub(crate) fn for_node(node: &Tree, entry: &Entry) -> Option<String> {
         let value = value.unwrap_or_else(|| format!("{key}: …"));
         return Some(format!("write `policy: {{ {value} }}`"));
     }
+    if TIMEOUTS.contains(&key) {
+        return Some("write `policy: { timeoutMs: … }`, in milliseconds".to_owned());
+    }
+    if CONTINUING.contains(&key) {
+        return Some("write `policy: { continueOnError: true }`".to_owned());
+    }
+    if ["retries", "maxAttempts", "attempts"].contains(&key) {
+        return Some("write `policy: { retry: { maxAttempts: … } }`".to_owned());
+    }
     if key == "strict" {
         return Some("write `strict: true` in `flow`; it applies to the whole flow".to_owned());
     }
     renamed(entry, &RENAMED)
 }
 
-/// Suggests the right place for a key in a node's input that belongs beside `input`.
-pub(crate) fn for_input(key: &str) -> Option<String> {
-    BESIDE.contains(&key).then(|| format!("write `{key}` beside `input`, not inside it"))
+/// Suggests the right place for a key in a node's input that belongs beside `input`, or the fields for the content of a
+/// request. `fields`: the fields of the input. `owns_body`: the node type may own a body.
+pub(crate) fn for_input<'a>(key: &str, fields: impl IntoIterator<Item = &'a str>, owns_body: bool) -> Option<String> {
+    if BESIDE.contains(&key) && (owns_body || !OF_OWNERS.contains(&key)) {
+        return Some(format!("write `{key}` beside `input`, not inside it"));
+    }
+    for_content(key, fields).map(|content| format!("write {content}"))
+}
+
+/// Names the fields for the content of a request, if a key is a name of other tools for it, and the input has them.
+pub(crate) fn for_content<'a>(key: &str, fields: impl IntoIterator<Item = &'a str>) -> Option<&'static str> {
+    let contents = fields.into_iter().filter(|field| matches!(*field, "json" | "text")).count();
+    (CONTENT.contains(&key) && contents == 2).then_some("`json: …` to send JSON, or `text: …` to send a text unchanged")
 }
 
 /// Suggests a Flowcell node type in place of a type of another tool. Only the last part of the type's name counts, and

@@ -6,7 +6,7 @@ use flowcell_contract::text::has_deceptive;
 
 use crate::{
     diagnostic::Diagnostics,
-    fields::{for_message, map},
+    fields::{for_message, map, text_help},
     limits::{LABEL_BYTES, LABELS},
     yaml::{Kind, Tree},
 };
@@ -85,7 +85,7 @@ pub(crate) fn read(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Labels {
         let Some(value) = entry.value.text() else {
             let message =
                 format!("the label `{}` must be a text, not {}", for_message(&entry.key), entry.value.type_name());
-            diagnostics.error("wrong_type", entry.value.span, message, Some("write it in quotes".into()));
+            diagnostics.error("wrong_type", entry.value.span, message, Some(text_help(&entry.key, &entry.value)));
             continue;
         };
         match check_label(&entry.key, value) {

@@ -13,7 +13,7 @@ use crate::{
     grants,
     graph::{Body, BodyIx, Bound, CycleIx, Edge, EdgeIx, Graph, Join, Names, Node, NodeIx, On, Outcome, Reference},
     input::{self, Compiled},
-    joins, limits, literal,
+    joins, key_hints, limits, literal,
     names::{KnownInput, NameResolver, OwnerNames, Visible},
     policy,
     ports::PortMap,
@@ -125,6 +125,7 @@ fn owner_names(node: &RawNode<'_>, kind: Option<&NodeType>) -> OwnerNames {
     OwnerNames {
         variables: body.map(|body| body.variables.clone()).unwrap_or_default(),
         is_known: kind.is_some(),
+        has_last: kind.is_none_or(NodeType::has_last),
         alias: kind.and_then(|kind| input::marked_text(node.input, kind, MarkKind::Alias)).map(|(text, _)| text.into()),
     }
 }
@@ -363,12 +364,13 @@ impl<'a> Lowering<'a> {
         let has_body = !matches!(raw.body, RawBody::None);
         if has_body && !kind.has(Trait::Body) {
             let message = format!("`{}` does not run a body", kind.name);
-            diagnostics.error(
-                "no_body_here",
-                raw.body_span,
-                message,
-                Some("use `control.scope`, `control.foreach` or `control.loop`".into()),
+            let fields = kind.input.get("properties").and_then(serde_json::Value::as_object);
+            let fields = fields.into_iter().flat_map(|fields| fields.keys().map(String::as_str));
+            let help = key_hints::for_content("body", fields).map_or_else(
+                || "use `control.scope`, `control.foreach` or `control.loop`".to_owned(),
+                |content| format!("write {content}, inside `input`"),
             );
+            diagnostics.error("no_body_here", raw.body_span, message, Some(help));
         }
         if !has_body && kind.body.as_ref().is_some_and(|body| body.required) {
             let message = format!("`{}` needs a body", kind.name);

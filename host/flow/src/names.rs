@@ -36,6 +36,8 @@ pub(crate) struct OwnerNames {
     pub(crate) is_known: bool,
     /// Names of the body's variables.
     pub(crate) variables: Vec<Arc<str>>,
+    /// True if the body reads the output of the pass before as `last`.
+    pub(crate) has_last: bool,
     /// The alias, a second name for the item of the current pass, from the field `as`.
     pub(crate) alias: Option<Arc<str>>,
 }
@@ -94,6 +96,12 @@ impl NameResolver<'_> {
                 if !locals.any {
                     self.report_unknown_local(path.root(), &locals.names, *span, diagnostics);
                 }
+                continue;
+            }
+            if !is_fact
+                && !self.is_known_root(path.root())
+                && self.report_near(path.root(), &locals.names, *span, diagnostics)
+            {
                 continue;
             }
             if *is_key {
@@ -164,6 +172,20 @@ impl NameResolver<'_> {
         let help =
             help.unwrap_or_else(|| format!("add `{}` to `values`, or use `flow.input.…` or a node", for_message(root)));
         diagnostics.new_rule("unknown_name", span, format!("unknown name `{}`", for_message(root)), Some(help));
+    }
+
+    /// Reports an unknown name that is similar to one of the names that the node itself provides, such as `item`. Returns
+    /// false, and reports nothing, if none is similar.
+    fn report_near(&self, root: &str, locals: &[Arc<str>], span: Span, diagnostics: &mut Diagnostics<'_>) -> bool {
+        // It may be the item of an owner with an unknown type, which already has an error.
+        if locals.is_empty() || self.enclosing_owners().any(|owner| !self.owners[owner].is_known) {
+            return false;
+        }
+        let near = did_you_mean(root, locals.iter().map(|name| &**name));
+        if near.is_some() {
+            diagnostics.error("unknown_name", span, format!("unknown name `{}`", for_message(root)), near.clone());
+        }
+        near.is_some()
     }
 
     /// Returns true for a known root name other than those that the node itself provides for the field.
@@ -344,19 +366,17 @@ impl NameResolver<'_> {
     ) -> Option<Reference> {
         if let Some(owner) = self.find_owner(root).filter(|owner| reach::is_inside(self, *owner, span)) {
             let variables = &self.owners[owner].variables;
-            if let Some(member) = member.filter(|member| {
-                self.owners[owner].is_known && *member != "last" && variables.iter().all(|name| &**name != *member)
-            }) {
-                let names = variables.iter().map(|name| &**name).chain(["last"]);
+            let OwnerNames { is_known, has_last, .. } = self.owners[owner];
+            let names = variables.iter().map(|name| &**name).chain(has_last.then_some("last"));
+            if let Some(member) = member.filter(|member| is_known && names.clone().all(|name| name != *member)) {
                 let help = did_you_mean(member, names.clone()).unwrap_or_else(|| {
                     format!("inside its body `{root}` has the variables {}", names.collect::<Vec<_>>().join(", "))
                 });
-                diagnostics.error(
-                    "unknown_name",
-                    span,
-                    format!("`{root}` has no variable `{}`", for_message(member)),
-                    Some(help),
-                );
+                let message = format!("`{root}` has no variable `{}`", for_message(member));
+                match member {
+                    "last" => diagnostics.new_rule("unknown_name", span, message, Some(help)),
+                    _ => diagnostics.error("unknown_name", span, message, Some(help)),
+                }
             }
             return Some(Reference::Owner(NodeIx(owner as u32)));
         }

@@ -297,7 +297,10 @@ fn is_map(item: &Tree) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{CHAIN_WIDTH, EdgeForm, Rewriter, items, last_line_width, text::indented};
+    use super::{
+        CHAIN_WIDTH, EdgeForm, Rewriter, items, last_line_width,
+        text::{has_comment, indented},
+    };
     use crate::yaml;
 
     /// A line may have 50,000 edges, so no step may read or write the line for each of them.
@@ -320,6 +323,16 @@ mod tests {
         let starts: Vec<_> = items.iter().map(|item| item.span.start).chain([text.len()]).collect();
         let ranges = items.iter().zip(&starts[1..]).map(|(item, next)| Some(&text[rewriter.range(item, *next)?]));
         assert_eq!(ranges.collect::<Vec<_>>(), [None, None, Some("a -> b"), Some("{ d: 1 }")]);
+    }
+
+    #[test]
+    fn a_quoted_text_has_no_comment() {
+        for text in ["\"s -> d: # h\"", "'s -> d: # h'", "{ from: s, when: \"a # b\" }", "a#b"] {
+            assert!(!has_comment(text), "{text}");
+        }
+        for text in ["\"s -> d\" # h", "{ from: s, # h\n to: d }", "it's # h"] {
+            assert!(has_comment(text), "{text}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, collections::HashMap, rc::Rc, sync::Arc, time::Duration};
 
-use flowcell_contract::{Json, MarkKind, NodeType};
+use flowcell_contract::{Json, MarkKind, NodeType, Trait};
 use flowcell_schema::{Budget, Schema, SchemaError, TooCostly, ValidationError, ValidationErrorKind, thread_time};
 
 use crate::{
@@ -114,7 +114,16 @@ impl Part {
 struct Checker {
     schema: serde_json::Value,
     compiled: Schema,
+    /// True if the node type may own a body.
+    owns_body: bool,
+    /// True for a type of this program.
+    is_built_in: bool,
 }
+
+/// Parts of the paths in schemas of built-in types that their first versions did not have. A flow in a library may break
+/// such a rule in a node that never runs.
+const LATER_RULES: [&str; 5] =
+    ["/pattern", "/minProperties", "/propertyNames", "/dependentRequired", "/dependentSchemas"];
 
 /// A compiled schema, or the reason why it cannot be used.
 type Compiled = Result<Rc<Checker>, CompileError>;
@@ -170,7 +179,7 @@ impl Schemas {
         for error in errors {
             let at = tree.nearest(error.instance_path().as_str());
             if !depends_on_bindings(&error, at) {
-                report(&error, tree, &checker.schema, part, diagnostics);
+                report(&error, tree, &checker, part, diagnostics);
             }
         }
     }
@@ -191,7 +200,7 @@ fn checker(kind: &NodeType, part: Part) -> Compiled {
         }
         (error, _) => error,
     })?;
-    Ok(Rc::new(Checker { schema, compiled }))
+    Ok(Rc::new(Checker { schema, compiled, owns_body: kind.has(Trait::Body), is_built_in: kind.is_built_in() }))
 }
 
 /// Replaces the schema of the field at `path` with one that accepts every value.
@@ -214,7 +223,9 @@ fn accept_everything(schema: &mut serde_json::Value, path: &[Arc<str>]) {
 fn depends_on_bindings(error: &ValidationError<'_>, at: &Tree) -> bool {
     // These keywords depend on values below the position, too.
     let wide = ["anyOf", "oneOf", "not", "contains", "uniqueItems", "enum", "const"].contains(&error.kind().keyword());
-    is_bound(at) && (wide || matches!(at.kind, Kind::Scalar(_)))
+    // A field that may not be there is refused with every value.
+    let is_refused = matches!(error.kind(), ValidationErrorKind::FalseSchema);
+    !is_refused && is_bound(at) && (wide || matches!(at.kind, Kind::Scalar(_)))
 }
 
 /// Returns true if the value contains a binding.
@@ -226,13 +237,14 @@ pub(crate) fn is_bound(tree: &Tree) -> bool {
     }
 }
 
-fn report(
-    error: &ValidationError<'_>,
-    tree: &Tree,
-    schema: &serde_json::Value,
-    part: Part,
-    diagnostics: &mut Diagnostics<'_>,
-) {
+fn report(error: &ValidationError<'_>, tree: &Tree, checker: &Checker, part: Part, diagnostics: &mut Diagnostics<'_>) {
+    let schema = &checker.schema;
+    let schema_path = error.schema_path().as_str();
+    let is_later = checker.is_built_in && LATER_RULES.iter().any(|rule| schema_path.contains(rule));
+    let refuse = |diagnostics: &mut Diagnostics<'_>, span: Span, message: String, help: Option<String>| match is_later {
+        true => diagnostics.new_rule(part.code(), span, message, help),
+        false => diagnostics.error(part.code(), span, message, help),
+    };
     let pointer = error.instance_path().as_str();
     let at = tree.nearest(pointer);
     let whole = format!("{}{}", part.name(), pointer.replace('/', "."));
@@ -245,7 +257,7 @@ fn report(
                     key,
                     &whole,
                     schema.pointer(&parent(error.schema_path().as_str())),
-                    part,
+                    (part, checker.owns_body),
                     diagnostics,
                 );
             }
@@ -253,29 +265,57 @@ fn report(
         // If the map allows no members at all, the validator reports the map instead of its members.
         ValidationErrorKind::FalseSchema if error.schema_path().as_str().ends_with("/additionalProperties") => {
             if let Kind::Map(entries) = &at.kind {
-                entries.iter().for_each(|entry| report_unknown_field(at, &entry.key, &whole, None, part, diagnostics));
+                entries.iter().for_each(|entry| {
+                    report_unknown_field(at, &entry.key, &whole, None, (part, checker.owns_body), diagnostics)
+                });
             }
         }
         ValidationErrorKind::Required { property } => {
             let property = property.as_str().unwrap_or_default();
             let message = format!("`{whole}` has no `{}`", for_message(property));
-            diagnostics.error(part.code(), at.span, message, Some(format!("add `{}: …`", for_message(property))));
+            refuse(diagnostics, at.span, message, Some(format!("add `{}: …`", for_message(property))));
+        }
+        ValidationErrorKind::FalseSchema if beside(schema_path).is_some() => {
+            let other = beside(schema_path).unwrap_or_default();
+            let message = format!("`{whole}` cannot stand beside `{}`", for_message(other));
+            refuse(diagnostics, at.span, message, Some("remove one of them".into()));
+        }
+        ValidationErrorKind::MinProperties { .. } => {
+            let known = schema.pointer(&parent(schema_path)).and_then(|schema| schema.get("properties"));
+            let names = known.and_then(|known| known.as_object()).into_iter().flat_map(|known| known.keys());
+            let names: Vec<_> = names.map(|name| format!("`{name}`")).collect();
+            refuse(
+                diagnostics,
+                at.span,
+                format!("`{whole}` is empty"),
+                Some(format!("add one of {}", names.join(", "))),
+            );
         }
         _ => {
             let cause: String = error.to_string().chars().take(MAX_MESSAGE_CHARS).collect();
             let help = value_for(error, at, pointer, schema);
-            diagnostics.error(part.code(), at.span, format!("`{whole}` does not match the schema: {cause}"), help);
+            refuse(diagnostics, at.span, format!("`{whole}` does not match the schema: {cause}"), help);
         }
     }
 }
 
+/// Returns the field that excludes another one, if `/dependentSchemas/FIELD/properties/OTHER` is false.
+fn beside(schema_path: &str) -> Option<&str> {
+    let (_, rest) = schema_path.rsplit_once("/dependentSchemas/")?;
+    rest.split_once("/properties/").map(|(field, _)| field)
+}
+
 /// Suggests a value that the schema admits: a number in place of a quoted one, a list in place of its only item, and one
-/// of the permitted texts in place of a similar one.
+/// of the permitted texts in place of a similar one. For a text of another form, returns the description of the field.
 fn value_for(error: &ValidationError<'_>, at: &Tree, pointer: &str, schema: &serde_json::Value) -> Option<String> {
     let wanted = schema.pointer(error.schema_path().as_str())?;
     let (_, key) = pointer.rsplit_once('/')?;
     if error.kind().keyword() == "enum" {
         return did_you_mean(at.text()?, wanted.as_array()?.iter().filter_map(serde_json::Value::as_str));
+    }
+    if error.kind().keyword() == "pattern" {
+        let described = schema.pointer(&parent(error.schema_path().as_str()))?.get("description")?.as_str()?;
+        return Some(described.trim_end_matches('.').to_owned());
     }
     let wanted = wanted.as_str().filter(|_| error.kind().keyword() == "type")?;
     match (wanted, &at.kind) {
@@ -296,7 +336,7 @@ fn report_unknown_field(
     key: &str,
     whole: &str,
     schema: Option<&serde_json::Value>,
-    part: Part,
+    (part, owns_body): (Part, bool),
     diagnostics: &mut Diagnostics<'_>,
 ) {
     let span = match &at.kind {
@@ -305,7 +345,8 @@ fn report_unknown_field(
     };
     let known = schema.and_then(|schema| schema.get("properties")).and_then(|known| known.as_object());
     let names = || known.into_iter().flat_map(|known| known.keys().map(String::as_str));
-    let beside = key_hints::for_input(key).filter(|_| part == Part::Input && whole == part.name());
+    let is_top = part == Part::Input && whole == part.name();
+    let beside = is_top.then(|| key_hints::for_input(key, names(), owns_body)).flatten();
     let help = beside.or_else(|| did_you_mean(key, names())).or_else(|| {
         let names: Vec<_> = names().collect();
         (!names.is_empty()).then(|| format!("known fields: {}", names.join(", ")))

@@ -6,7 +6,7 @@ use flowcell_contract::{Catalog, Json, Lookup, MarkKind, NodeType, TypeRef};
 use indexmap::IndexMap;
 
 use crate::{
-    diagnostic::{Diagnostics, did_you_mean},
+    diagnostic::{Diagnostics, did_you_mean, similar},
     fields::for_message,
     key_hints,
     read::RawNode,
@@ -38,6 +38,7 @@ pub(crate) fn node_type(
         }
         Lookup::Unknown => {
             let help = suggest_type(&wanted.name, catalog)
+                .or_else(|| near_in_pack(&wanted.name, catalog))
                 .or_else(|| key_hints::for_type(&wanted.name))
                 .or_else(|| did_you_mean(&wanted.name, catalog.names()))
                 .or_else(|| Some("`flowcell nodes` lists all types; `flow.packs` and `--packs DIR` add more".into()));
@@ -46,6 +47,14 @@ pub(crate) fn node_type(
             None
         }
     }
+}
+
+/// Returns "did you mean …?", if the pack of an unknown type has a type with a similar name.
+fn near_in_pack(wanted: &str, catalog: &Catalog) -> Option<String> {
+    let (pack, last) = wanted.split_once('.')?;
+    let beside = catalog.names().filter_map(|name| name.split_once('.').filter(|(other, _)| *other == pack));
+    let near = similar(last, beside.map(|(_, last)| last))?;
+    Some(format!("did you mean `{pack}.{near}`?"))
 }
 
 /// Warns of types that their packs call deprecated, at the first node of each type.

@@ -21,7 +21,7 @@ use std::{
 };
 
 use flowcell_contract::{Json, RunId, Tenant};
-use flowcell_runtime::{Closed, HubError, OpenError, QuestionRef, RunCommand, RunOptions, remote};
+use flowcell_runtime::{HubError, OpenError, QuestionRef, RunCommand, RunOptions, remote};
 use tokio::time::Instant;
 
 pub use self::{
@@ -266,7 +266,7 @@ fn name_question(host: &Host, run: &RunId, command: &mut RunCommand) -> Result<(
     if question.digest.is_none() {
         let open = waiting::question(host, run, gate)?;
         let open = open.map(|open| QuestionRef::of_json(&Json::from(open)));
-        let open = open.ok_or(HubError::NotOpen(Closed::NotAsked))?;
+        let open = open.ok_or(HubError::GateClosed)?;
         question.check(&open).map_err(HubError::NotOpen)?;
         *question = open;
     }

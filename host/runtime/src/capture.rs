@@ -121,6 +121,30 @@ fn expression_failure(code: &str, place: &str, error: &ExprError) -> Failure {
     Failure::new(code, format!("{place}: {}{hint}", error.message))
 }
 
+/// Adds to a failure about the schema of an input or a config the paths that gave the null values in it: of `list: "{{
+/// c.value.n }}"`, the path `c.value.n`. Returns any other failure unchanged.
+pub(crate) fn with_sources_of_nulls(graph: &Graph, node: NodeIx, failure: Failure) -> Failure {
+    if failure.code != code::INVALID_INPUT || !failure.message.contains(NULL) {
+        return failure;
+    }
+    let node = graph.node(node);
+    let field = if failure.message.contains(": config: ") { &node.config } else { &node.input };
+    let places = failure.message.split(NULL).filter_map(|before| Some(before.rsplit_once("at `")?.1));
+    let places = places.take(failure.message.matches(NULL).count());
+    let told = places.filter_map(|place| {
+        let found = place.split('/').skip(1).try_fold(&field.expr, |binding, step| {
+            let index = step.parse::<usize>().ok();
+            binding.member(&step.replace("~1", "/").replace("~0", "~")).or_else(|| binding.item(index?))
+        });
+        Some(format!("; `{}` at `{place}` is null or missing", found?.as_path()?))
+    });
+    let told: String = told.collect();
+    Failure { message: failure.message + &told, ..failure }
+}
+
+/// The text between a place and a null value in the message about a value that does not match its schema.
+const NULL: &str = "`: null is not ";
+
 /// Renders a task's input, without the members whose rendering fails.
 pub(crate) fn render_members(state: &RunState, key: TaskKey) -> Json {
     let input = &state.graph.node(key.node).input;

@@ -31,13 +31,13 @@ pub enum Closed {
     NoNode,
     /// The node has not made this call.
     NoCall,
-    /// The node has no open question.
+    /// The node may still ask, and has no open question.
     NotAsked,
     /// A person has already answered.
     Answered,
     /// The time for an answer has ended.
     Expired,
-    /// The node has ended.
+    /// The node has ended or was skipped.
     Ended,
     /// The answer names one attempt, and another one is current.
     OtherAttempt {
@@ -61,10 +61,10 @@ impl Closed {
         match self {
             Closed::NoNode => "the run has no node at this address now; check the address".into(),
             Closed::NoCall => "the node has no call with this number; check the address".into(),
-            Closed::NotAsked => "the node has no open question".into(),
+            Closed::NotAsked => "the node has not asked this question yet".into(),
             Closed::Answered => "the question is already answered".into(),
             Closed::Expired => "the question has timed out".into(),
-            Closed::Ended => "the node has ended, so its question is closed".into(),
+            Closed::Ended => "the node has ended or was skipped, so it asks no question now".into(),
             Closed::OtherAttempt { named, current } => format!(
                 "the answer is for attempt {named}, but the node is at attempt {current}; read and answer its present \
                  question"

@@ -124,7 +124,10 @@ fn call(function: &Function, name: &str, args: &[JsValue], context: &mut Context
     }
     let named = take_named(function, &mut arguments);
     let result = call_function(function, &arguments, &named, &Seed);
-    let result = result.map_err(|failed| error(format!("{name}: {failed}")))?;
+    let result = result.map_err(|failed| match unknown_named(function, &arguments) {
+        Some(unknown) if failed.to_string().contains("convert map") => error(format!("{name}: {unknown}")),
+        _ => error(format!("{name}: {failed}")),
+    })?;
     value::to_js(&result.to_serde(), context)
 }
 
@@ -143,6 +146,16 @@ fn take_named(function: &Function, arguments: &mut Vec<Json>) -> Object {
         }
         None => Object::default(),
     }
+}
+
+/// Returns the message about the first member of an object at the end of the arguments that names no optional argument.
+/// Returns `None` if there is no such object, or if the function has no optional arguments.
+fn unknown_named(function: &Function, arguments: &[Json]) -> Option<String> {
+    let members = arguments.get(1..)?.last()?.as_object()?;
+    let known: Vec<_> = function.optional_arguments().map(|name| format!("`{name}`")).collect();
+    let key = members.keys().find(|key| function.optional_arguments().all(|name| name != &***key))?;
+    let key: String = key.chars().take(MAX_SHOWN_CHARACTERS).collect();
+    (!known.is_empty()).then(|| format!("unknown argument `{key}`: the optional ones are {}", known.join(", ")))
 }
 
 /// The root of random values. In the sandbox they follow from the seed of the attempt, as those of `Math.random`.

@@ -23,8 +23,9 @@ const MAX_FRAMES: usize = 16;
 /// Converts a thrown value into the failure of the script.
 pub(crate) fn thrown_failure(error: &JsError, Input { name, text, .. }: &Input, context: &mut Context) -> Failure {
     let shown = error.to_string();
-    let stack = stack(&shown);
-    let mut place = stack.iter().find_map(|frame| place(frame, name));
+    let mut stack = stack(&shown);
+    let reported = stack.iter().find_map(|frame| place(frame, name));
+    let mut place = reported;
     let (code, mut message) = match error.as_engine() {
         Some(EngineError::RuntimeLimit(limit)) => ("limit_exceeded", limit_message(*limit).to_owned()),
         Some(_) => ("script_failed", first_line(&shown).to_owned()),
@@ -35,6 +36,9 @@ pub(crate) fn thrown_failure(error: &JsError, Input { name, text, .. }: &Input, 
     {
         // The engine reports only the place of the enclosing code, so the name is searched from there on.
         place = syntax::first_use(text, missing, place.unwrap_or((1, 1))).or(place);
+        if let Some(help) = missing_global(missing) {
+            message = format!("{message}: {help}");
+        }
     }
     if message == TOO_EARLY {
         // The engine names neither the variable nor its place.
@@ -53,11 +57,31 @@ pub(crate) fn thrown_failure(error: &JsError, Input { name, text, .. }: &Input, 
         message += &format!(" ({name}:{line}:{column})");
         details.extend([("line".to_owned(), line.into()), ("column".to_owned(), column.into())]);
     }
+    if let (Some(reported), Some(place)) = (reported, place)
+        && let Some(frame) = stack.iter_mut().find(|frame| self::place(frame, name).is_some())
+    {
+        let written = |(line, column): (u32, u32)| format!("({name}:{line}:{column})");
+        *frame = frame.replace(&written(reported), &written(place));
+    }
     details.insert("stack".into(), json!(stack));
     if let Some(object) = error.as_opaque().and_then(JsValue::as_object) {
         details.extend(call_members(&object, context));
     }
     Failure::new(code, message).details(details.into())
+}
+
+/// Returns what to do in place of using a global of browsers and other runtimes that scripts lack.
+fn missing_global(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "require" | "module" | "exports" => "a script cannot import modules: use the services in the argument of `run`",
+        "setTimeout" | "setInterval" | "setImmediate" => "a script has no timers: wait in the flow with `control.wait`",
+        "fetch" | "XMLHttpRequest" | "WebSocket" | "EventSource" | "axios" => {
+            "a script has no network: use the node `http.request`, or a service in the argument of `run`"
+        }
+        "process" | "Deno" | "Bun" => "a script does not see the host: pass the value in its input",
+        "window" | "document" | "localStorage" | "alert" => "a script runs in no browser",
+        _ => return None,
+    })
 }
 
 fn limit_message(limit: RuntimeLimitError) -> &'static str {
@@ -103,8 +127,8 @@ fn first_line(text: &str) -> &str {
 }
 
 /// Returns the calls that led to an error, innermost first. The engine prints them as the last lines of `shown`.
-fn stack(shown: &str) -> Vec<&str> {
-    let frames = shown.lines().rev().map_while(|line| line.strip_prefix("    at "));
+fn stack(shown: &str) -> Vec<String> {
+    let frames = shown.lines().rev().map_while(|line| line.strip_prefix("    at ").map(str::to_owned));
     let mut frames: Vec<_> = frames.collect();
     frames.reverse();
     frames.truncate(MAX_FRAMES);

@@ -33,7 +33,7 @@ pub const FOLDED_BYTES: usize = 4 * 1024;
 /// Maximum number of new values in the result of an expression. A list or an object that already existed counts as one.
 pub const VALUES: usize = 1_000_000;
 
-/// Maximum number of groups that `batch` and `slice` create or fill.
+/// Maximum number of lists that `slice` creates, and of fillings that `batch` adds to the last list.
 pub const GROUPS: usize = 10_000;
 
 /// Maximum nesting depth of bindings and results.

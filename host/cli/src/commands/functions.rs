@@ -96,11 +96,29 @@ fn find(name: &str) -> Result<(Vec<&'static Function>, Vec<Fact>), CliError> {
         return Ok((found, facts));
     }
     let problem = CliError::wrong(format!("unknown function `{name}`"));
+    let parts = functions_with(name);
     Err(match similar_function(name) {
         Some(meant) => problem.hint(format!("did you mean `{meant}`?")),
+        None if !parts.is_empty() => problem.hint(format!("did you mean {}?", parts.join(" or "))),
         None => problem.hint("`flowcell functions` lists all functions"),
     })
 }
+
+/// Returns the functions whose names contain a word of at least [`MIN_PART_CHARACTERS`], in quotes, at most
+/// [`MAX_NAMED_FUNCTIONS`].
+fn functions_with(word: &str) -> Vec<String> {
+    let word = word.replace('_', "").to_ascii_lowercase();
+    let has_word = |name: &&str| word.len() >= MIN_PART_CHARACTERS && name.contains(&word);
+    let mut names: Vec<_> = functions().map(Function::name).filter(has_word).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.iter().take(MAX_NAMED_FUNCTIONS).map(|name| format!("`{name}`")).collect()
+}
+
+/// Minimum number of characters of a word that is searched for in names.
+const MIN_PART_CHARACTERS: usize = 3;
+/// Maximum number of functions that an error names.
+const MAX_NAMED_FUNCTIONS: usize = 8;
 
 /// Returns the number of characters of the longest name.
 fn width() -> usize {
@@ -138,7 +156,7 @@ fn describe(function: &Function) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{FACTS, find, list_facts};
+    use super::{FACTS, find, functions_with, list_facts};
 
     #[test]
     fn facts_are_listed_and_described_as_in_the_manual() {
@@ -153,5 +171,12 @@ mod tests {
         assert_eq!(of("run.id"), Some((0, 1)));
         assert_eq!(of("round"), Some((1, 0)));
         assert_eq!(of("ru"), None);
+    }
+
+    #[test]
+    fn unknown_names_suggest_the_functions_that_contain_them() {
+        assert_eq!(functions_with("url"), ["`urldecode`", "`urlencode`", "`urlparts`"]);
+        assert!(functions_with("regex").contains(&"`regexfind`".to_owned()));
+        assert!(functions_with("ur").is_empty() && functions_with("zzzz").is_empty());
     }
 }

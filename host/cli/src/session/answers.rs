@@ -8,7 +8,10 @@ use std::{
 
 use flowcell::{
     Channel, Event, Host, Hub, Json, OpenError, QuestionRef, RunCommand, RunId, StartError,
-    cases::format::{node_of, node_part},
+    cases::{
+        addresses::{corrected_address, is_gate, takes_answers},
+        format::{node_of, node_part},
+    },
     contract::{Choice, Question, Trait},
     graph::{Graph, Node, NodeIx},
     similar, waiting,
@@ -119,7 +122,7 @@ pub(crate) fn check_in(host: &Host, root: &RunId, answers: &[(String, String)]) 
         let (mut run, mut rest, mut flow) = (root.clone(), gate.as_str(), "the flow".to_owned());
         loop {
             let checked = check_address(gate, rest, &*host.graph_of_run(&run)?, &flow);
-            checked.map_err(|problem| with_open_questions(problem, host, root))?;
+            checked.map_err(|problem| with_open_questions(problem, host, root, gate))?;
             let Some((task, below)) = rest.split_once('/') else { break };
             let called = host.called_by(&run)?;
             // The address leads to a flow that is not called yet, so its nodes are unknown.
@@ -175,13 +178,22 @@ pub(crate) fn run_ended_error(run: &RunId, gate: &str) -> CliError {
         .hint(format!("`flowcell runs resume {run}` prints the result of the run"))
 }
 
-/// Adds a hint with the open questions of a run, at most [`MAX_NAMED_QUESTIONS`]. Without open questions, returns the
-/// error unchanged.
-pub(crate) fn with_open_questions(problem: CliError, host: &Host, run: &RunId) -> CliError {
+/// Replaces the hints of an error by one with the open question whose address is most similar to `gate`, or with the open
+/// questions of the run, at most [`MAX_NAMED_QUESTIONS`]. Without open questions, returns the error unchanged.
+pub(crate) fn with_open_questions(problem: CliError, host: &Host, run: &RunId, gate: &str) -> CliError {
     let open = waiting::list(host, run).unwrap_or_default();
     let open = open.iter().filter(|open| open["kind"] == "gate").filter_map(|open| open["address"].as_str());
-    let open: Vec<_> = open.take(MAX_NAMED_QUESTIONS).map(|address| format!("`{address}`")).collect();
-    if open.is_empty() { problem } else { problem.hint(format!("open questions: {}", open.join(", "))) }
+    let open: Vec<_> = open.collect();
+    if open.is_empty() {
+        return problem;
+    }
+    match similar(gate, open.iter().copied()).filter(|meant| *meant != gate) {
+        Some(meant) => problem.hint_instead(format!("did you mean `{meant}`?")),
+        None => {
+            let named = open.iter().take(MAX_NAMED_QUESTIONS).map(|address| format!("`{address}`"));
+            problem.hint_instead(format!("open questions: {}", named.collect::<Vec<_>>().join(", ")))
+        }
+    }
 }
 
 /// Fails if the flow has no node at `address`. For a called flow, `address` is the part of the whole address `gate`
@@ -192,38 +204,34 @@ fn check_address(gate: &str, address: &str, graph: &Graph, flow: &str) -> Result
     // In the graph of a run that has moved, a node of the present version comes after one that it replaces.
     let Some(index) = graph.nodes.iter().rposition(|node| node.id.as_str() == asked) else {
         let problem = CliError::wrong(format!("{flow} has no gate `{gate}`"));
-        let gates = gate_ids(graph);
         let problem = match similar(asked, ids()) {
             Some(id) => problem.hint(format!("did you mean `{id}`?")),
             None => problem,
         };
-        return Err(match gates.is_empty() {
-            true => problem.hint("no node of this flow is a gate; `flowcell runs show RUN` shows the open questions"),
-            false => problem.hint(format!("the gates are {}", gates.join(", "))),
-        });
+        return Err(with_gates(problem, graph));
     };
     let node = NodeIx(index as u32);
     if let Some(passes) = corrected_address(address, node, graph) {
         return Err(CliError::wrong(format!("{flow} has no node at `{gate}`")).hint(format!("write `{passes}`")));
     }
-    check_call(address, graph.node(node))
+    check_call(address, graph.node(node))?;
+    if takes_answers(address, graph.node(node)) {
+        return Ok(());
+    }
+    let problem = CliError::wrong(format!("`{gate}` asks no question, so it takes no answer"));
+    if &*graph.node(node).node_type.name == "control.subflow" {
+        return Err(problem.hint(format!("name a gate of the flow that it calls: `--answer {gate}/GATE=…`")));
+    }
+    Err(with_gates(problem, graph))
 }
 
-/// Checks the passes in an address. The address of a node names each owner of a body and each entry of a cycle around the
-/// node, with a pass: `process[3].approve`. An address without passes, `approve`, means the node in all passes. Returns `None` for a
-/// correct address, and otherwise the form that it should have, such as `process[N].approve`.
-fn corrected_address(address: &str, node: NodeIx, graph: &Graph) -> Option<String> {
-    let here = address.split('/').next().unwrap_or(address);
-    let mut written = here.split('.').rev().skip(1).peekable();
-    // An address without passes means the node in all passes.
-    written.peek()?;
-    let (mut right, mut passes) = (true, String::new());
-    for above in graph.passes_around(node).into_iter().map(|above| graph.node(above)) {
-        let pass = written.next().and_then(|part| part.strip_suffix(']')).and_then(|part| part.split_once('['));
-        right &= pass.is_some_and(|(id, number)| id == above.id.as_str() && number.parse::<u64>().is_ok());
-        passes = format!("{}[N].{passes}", above.id);
+/// Adds a hint that names the gates of a flow.
+fn with_gates(problem: CliError, graph: &Graph) -> CliError {
+    let gates = gate_ids(graph);
+    match gates.is_empty() {
+        true => problem.hint("no node of this flow is a gate; `flowcell runs show RUN` shows the open questions"),
+        false => problem.hint(format!("the gates are {}", gates.join(", "))),
     }
-    (!right || written.next().is_some()).then(|| passes + graph.node(node).id.as_str())
 }
 
 /// Checks an address with `#`, such as `node#3`, which names a question about a call. The node has to be an agent, and
@@ -408,15 +416,9 @@ pub(crate) fn read_question(json: &Json) -> Question {
     }
 }
 
-/// Returns the ids of the nodes that are gates. A node is a gate if an example in the manifest of its node type pauses
-/// for an answer.
+/// Returns the ids of the nodes that are gates.
 fn gate_ids(graph: &Graph) -> Vec<&str> {
-    let asks = |wakes: &Vec<String>| wakes.iter().any(|wake| wake == "answer");
-    let nodes = graph
-        .nodes
-        .iter()
-        .filter(|node| node.node_type.examples.iter().filter_map(|example| example.pause.as_ref()).any(asks));
-    nodes.map(|node| node.id.as_str()).collect()
+    graph.nodes.iter().filter(|node| is_gate(node)).map(|node| node.id.as_str()).collect()
 }
 
 #[cfg(test)]

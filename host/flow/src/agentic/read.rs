@@ -10,7 +10,7 @@ use crate::{
         unsupported::unsupported,
     },
     diagnostic::Diagnostics,
-    duration,
+    duration::{self, DurationError},
     fields::{check_keys_or, entries, flag, for_message, list, map, required, required_or_empty, text, whole_number},
     key_hints,
     limits::{MAX_ATTEMPTS, MAX_PASSES, MAX_TIMEOUT_MS, STEP_TIMEOUT_MS},
@@ -186,12 +186,15 @@ fn read_max_iterations(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Option
 fn read_timeout(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Option<u64> {
     let value = tree.member("timeout")?;
     let problem = match value.text() {
-        Some(text) => match duration::parse(text) {
+        Some(text) => match duration::read(text) {
             Ok(timeout) => return Some(timeout.as_millis().max(1) as u64),
-            Err(_) => format!("`timeout` must be a duration, not `{}`", for_message(text)),
+            Err(DurationError::Form) => format!("`timeout` must be a duration, not `{}`", for_message(text)),
+            Err(DurationError::Range(why)) => format!("`timeout`: {why}"),
         },
-        None => match value.json().as_u64().filter(|seconds| (1..=MAX_TIMEOUT_MS / 1_000).contains(seconds)) {
-            Some(seconds) => return Some(seconds * 1_000),
+        None => match value.json().as_u64() {
+            Some(seconds) if (1..=MAX_TIMEOUT_MS / 1_000).contains(&seconds) => return Some(seconds * 1_000),
+            Some(0) => "`timeout` must be at least 1 second".to_owned(),
+            Some(seconds) => format!("`timeout`: {seconds} seconds are too long"),
             None => format!("`timeout` must be a duration, or a whole number of seconds, not {}", value.type_name()),
         },
     };

@@ -38,7 +38,7 @@ impl Template {
                     pieces.push(Piece::Placeholder(placeholder));
                 }
                 None => {
-                    report(tree, inside, open..end, diagnostics);
+                    report(tree, (inside, closed), open..end, diagnostics);
                     plain.push_str(&written[open..end]);
                 }
             }
@@ -77,13 +77,26 @@ impl Template {
     }
 }
 
-/// Reports a placeholder that stays plain text but was probably meant as an argument.
-fn report(tree: &Tree, inside: &str, bytes: std::ops::Range<usize>, diagnostics: &mut Diagnostics<'_>) {
+/// Reports a placeholder, which has a `}` if it is `closed`, that stays plain text but was probably meant as an argument.
+fn report(
+    tree: &Tree,
+    (inside, closed): (&str, bool),
+    bytes: std::ops::Range<usize>,
+    diagnostics: &mut Diagnostics<'_>,
+) {
     let word = inside.trim().split(|sign: char| !sign.is_ascii_alphanumeric()).next().unwrap_or_default();
     // Finding the position in a long text is slow, so it is skipped for diagnostics that are not shown.
     let span = if diagnostics.is_full() { tree.span } else { input::place(tree, "", Some(bytes)) };
     let written = format!("`${{{}}}`", for_message(inside));
     match word {
+        "args" if !closed => {
+            let help = match Placeholder::parse(inside) {
+                Some(placeholder) => format!("write `${{{placeholder}}}`"),
+                None => ARGUMENT_HELP.to_owned(),
+            };
+            let message = format!("`${{{}` lacks its `}}`", for_message(inside));
+            diagnostics.error("bad_template", span, message, Some(help));
+        }
         "args" => diagnostics.error(
             "bad_template",
             span,

@@ -122,8 +122,47 @@ impl NameResolver<'_> {
             let help = similar(member, FLOW_MEMBERS).map_or_else(all, write);
             return diagnostics.error("unknown_name", span, message, Some(help));
         }
+        if let Some(message) = part_of_time(path) {
+            let written = self.written_reference(span).is_none();
+            let help = match path.segments().last() {
+                Some(Segment::Key(part)) if written => format!("write `{}`", time_format(path, part)),
+                _ => format!("write `{}`", for_message(&whole_time(path))),
+            };
+            return diagnostics.new_rule("unknown_member", span, message, Some(help));
+        }
         if let Some(schema) = SCHEMAS.get(path.root()) {
             self.report(members::in_schema(schema, path.segments()), (path, 0), span, diagnostics);
         }
     }
+}
+
+/// Returns the path of the time that a path leads into: `now` or `run.started`.
+fn whole_time(path: &Path) -> String {
+    if path.root() == "now" { "now".to_owned() } else { "run.started".to_owned() }
+}
+
+/// Returns the message about a path that reads a part of a time, such as `now.year`. `None`: the path does not.
+fn part_of_time(path: &Path) -> Option<String> {
+    let part = match (path.root(), path.segments()) {
+        ("now", [Segment::Key(part)]) => part,
+        ("run", [Segment::Key(started), Segment::Key(part)]) if &**started == "started" => part,
+        _ => return None,
+    };
+    Some(format!("`{}` is a text and has no member `{}`", whole_time(path), for_message(part)))
+}
+
+/// Returns the expression that gives a part of a time.
+fn time_format(path: &Path, part: &str) -> String {
+    let pattern = match part.to_ascii_lowercase().as_str() {
+        "year" => "%Y",
+        "month" => "%m",
+        "day" | "dayofmonth" => "%d",
+        "weekday" | "dayofweek" => "%A",
+        "hour" | "hours" => "%H",
+        "minute" | "minutes" => "%M",
+        "second" | "seconds" => "%S",
+        "length" | "size" | "len" => return format!("{} | length", whole_time(path)),
+        _ => "%Y-%m-%d",
+    };
+    format!("{} | dateformat('{pattern}')", whole_time(path))
 }

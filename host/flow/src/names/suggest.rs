@@ -35,6 +35,11 @@ pub(super) fn near<'a>(root: &str, names: impl IntoIterator<Item = &'a str>) -> 
 /// Names of null in other languages.
 const FOREIGN_NULLS: [&str; 6] = ["undefined", "nil", "NULL", "Null", "NONE", "nothing"];
 
+/// Objects of JavaScript and Python whose functions are filters here.
+const FOREIGN_OBJECTS: [&str; 12] = [
+    "Math", "JSON", "Object", "Array", "String", "Number", "Boolean", "Date", "DateTime", "datetime", "math", "moment",
+];
+
 /// Returns the help for a name that nothing has. If it stands `alone`, without members, it may be a text that lacks its
 /// quotes.
 pub(super) fn unknown<'a>(
@@ -50,6 +55,9 @@ pub(super) fn unknown<'a>(
         true if is_function(id) => format!("`{id}` is a function: write `{id}()`"),
         true if FOREIGN_NULLS.contains(&id) => {
             "write `is defined` or `is none` after a value to test it, or `null` for the null value".to_owned()
+        }
+        _ if FOREIGN_OBJECTS.contains(&id) => {
+            "write a filter after its value, as in `value | round`; `flowcell functions` lists them".to_owned()
         }
         true => format!(
             "write a text in quotes: `'{}'`; or use `flow.input.…` or the id of an earlier node",

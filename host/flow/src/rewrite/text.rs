@@ -48,7 +48,9 @@ fn outside_quotes(text: &str) -> impl Iterator<Item = (usize, char)> {
     iter::from_fn(move || {
         loop {
             let sign = text[at..].chars().next()?;
-            let begins = matches!(sign, '"' | '\'') && text[..at].ends_with([' ', ',', ':', '{', '[', '\n']);
+            let before = &text[..at];
+            let begins =
+                matches!(sign, '"' | '\'') && (before.is_empty() || before.ends_with([' ', ',', ':', '{', '[', '\n']));
             if !begins {
                 at += sign.len_utf8();
                 return Some((at - sign.len_utf8(), sign));

@@ -1,6 +1,6 @@
 //! Resolves the references of a flow to bindings of the graph dialect.
 
-use std::{cell::RefCell, collections::HashMap};
+use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
 use flowcell_contract::{Json, Mark, MarkKind};
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     diagnostic::{Diagnostics, did_you_mean},
-    fields::for_message,
+    fields::{for_message, is_name},
     input::{OpenMarks, marks_below},
     literal,
     yaml::{Entry, Kind, Span, Tree},
@@ -55,23 +55,50 @@ fn warn_of_literal(text: &str, span: Span, diagnostics: &mut Diagnostics<'_>) {
     diagnostics.warning("reference_as_text", span, message, Some(help));
 }
 
+/// Warns of references in a template, which the node evaluates with its own names. `names`: the names.
+fn warn_in_template(tree: &Tree, names: &[Arc<str>], diagnostics: &mut Diagnostics<'_>) {
+    match &tree.kind {
+        Kind::Scalar(Json::String(text)) => {
+            let Some((found, _)) = reference::suggest(text) else { return };
+            let message = format!("`{}` is plain text here, not a reference", for_message(found));
+            let name = found.trim_end_matches('}').rsplit('.').next().unwrap_or(found);
+            let name = for_message(if is_name(name) { name } else { "value" });
+            let help = match names.iter().find(|name| !name.contains('*')).filter(|name| &***name != "values") {
+                Some(own) => format!("the tool evaluates this field with names of its own, such as `{{{{ {own} }}}}`"),
+                None => format!("write `{{{{ {name} }}}}` here, and give it a value: `values: {{ {name}: $… }}`"),
+            };
+            diagnostics.warning("reference_as_text", tree.span, message, Some(help));
+        }
+        Kind::Scalar(_) => {}
+        Kind::List(items) => items.iter().for_each(|item| warn_in_template(item, names, diagnostics)),
+        Kind::Map(entries) => entries.iter().for_each(|entry| warn_in_template(&entry.value, names, diagnostics)),
+    }
+}
+
 impl Resolver<'_> {
     /// Converts a value: references become bindings, everything else becomes literal. Fields that the node type
-    /// evaluates itself stay unchanged.
+    /// evaluates itself stay unchanged, with a warning of references in a template.
     pub(super) fn value(&self, tree: &Tree, marks: &OpenMarks<'_>, diagnostics: &mut Diagnostics<'_>) -> Tree {
         let is_evaluated = |(mark, rest): &(&Mark, &[_])| {
             rest.is_empty() && matches!(mark.kind, MarkKind::Condition | MarkKind::Template)
         };
+        let keep = |diagnostics: &mut Diagnostics<'_>| {
+            let template = marks.iter().find(|(mark, rest)| rest.is_empty() && mark.kind == MarkKind::Template);
+            if let Some((mark, _)) = template {
+                warn_in_template(tree, &mark.locals, diagnostics);
+            }
+            tree.kind.clone()
+        };
         let kind = match &tree.kind {
             Kind::Scalar(Json::String(text)) => match reference::parse(text) {
                 Some(reference) => Kind::Scalar(self.expression(&reference, text, tree.span, diagnostics)),
-                None if marks.iter().any(is_evaluated) => tree.kind.clone(),
+                None if marks.iter().any(is_evaluated) => keep(diagnostics),
                 None => {
                     warn_of_literal(text, tree.span, diagnostics);
                     Kind::Scalar(literal::escaped(text).into())
                 }
             },
-            _ if marks.iter().any(is_evaluated) => tree.kind.clone(),
+            _ if marks.iter().any(is_evaluated) => keep(diagnostics),
             Kind::Scalar(_) => tree.kind.clone(),
             Kind::List(items) => {
                 let marks = marks_below(marks, "*");

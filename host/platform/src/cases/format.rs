@@ -1,15 +1,15 @@
 //! The format of a flow's test cases.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Instant,
-};
+use std::{collections::BTreeMap, time::Instant};
 
 use flowcell_contract::{Json, similar};
-use flowcell_flow::graph::Graph;
+use flowcell_flow::graph::{Graph, NodeIx};
 use serde::{Deserialize, Deserializer, de::Error as _};
 
-use super::fixtures::{FixtureResult, ReplyFixture, point_in_time};
+use super::{
+    addresses,
+    fixtures::{FixtureResult, ReplyFixture, point_in_time},
+};
 use crate::host::loaded::LoadedFlow;
 
 /// One test case.
@@ -115,21 +115,28 @@ pub(super) fn misfits(case: &Case, flow: &LoadedFlow, until: Option<Instant>) ->
     wrong
 }
 
-/// Returns a sentence for each node that a case names and the flow does not have, for at most [`MAX_UNKNOWN`] nodes. If
-/// the run has called other flows, nodes under `given` and `calls` may belong to those.
+/// Returns a sentence for each name of a node in a case that no node of the run can have, for at most [`MAX_UNKNOWN`]
+/// names. If the run has called other flows, names under `given` and `calls` may belong to those.
 pub(super) fn unknown_nodes(case: &Case, graph: &Graph, has_called: bool) -> Vec<String> {
-    let ids: BTreeSet<&str> = graph.nodes.iter().map(|node| node.id.as_str()).collect();
+    let ids: BTreeMap<&str, NodeIx> =
+        graph.nodes.iter().enumerate().map(|(index, node)| (node.id.as_str(), NodeIx(index as u32))).collect();
     let given = case.given.keys().map(|name| ("given", name.as_str()));
     let calls = case.calls.iter().filter_map(|call| Some(("calls", call.node()?)));
     let elsewhere = given.chain(calls).filter(|_| !has_called);
     let named = elsewhere.chain(case.answers.keys().map(|name| ("answers", name.as_str())));
-    let mut unknown = named.filter(|(_, name)| !ids.contains(node_of(name)));
-    let sentence = |(key, name): (&str, &str)| {
-        let meant = similar(node_of(name), ids.iter().copied()).map(|meant| format!("; did you mean `{meant}`?"));
-        format!("`{name}` under `{key}`: unknown node{}", meant.unwrap_or_default())
+    let sentence = |(key, name): (&str, &str)| match ids.get(node_of(name)) {
+        Some(node) => addresses::unusable(key, name, *node, graph),
+        None => {
+            let meant = similar(node_of(name), ids.keys().copied()).map(|meant| format!("; did you mean `{meant}`?"));
+            Some(format!("`{name}` under `{key}`: unknown node{}", meant.unwrap_or_default()))
+        }
     };
-    let mut told: Vec<_> = unknown.by_ref().take(MAX_UNKNOWN).map(sentence).collect();
-    let more = unknown.count();
+    let is_wrong = |&(key, name): &(&str, &str)| {
+        ids.get(node_of(name)).is_none_or(|node| addresses::unusable(key, name, *node, graph).is_some())
+    };
+    let mut wrong = named.filter(is_wrong);
+    let mut told: Vec<_> = wrong.by_ref().take(MAX_UNKNOWN).filter_map(sentence).collect();
+    let more = wrong.count();
     told.extend((more > 0).then(|| format!("and {more} more unknown nodes")));
     told
 }

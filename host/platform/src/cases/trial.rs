@@ -28,8 +28,8 @@ use crate::{
     world::test_run::Fixtures,
 };
 
-/// The id of the run of a case.
-const RUN_ID: &str = "test";
+/// The id of the run of a case, and of a flow that runs once as a test. The random values follow from it and the seed.
+pub const RUN_ID: &str = "test";
 
 /// The run of a case, or the reason why its input does not fit the flow.
 pub struct Trial {

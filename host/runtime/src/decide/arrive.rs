@@ -5,6 +5,7 @@ use flowcell_flow::graph::{Jitter, Retry, RetryOn};
 
 use super::{Decider, Input, agents, call_ends, calls, check_answer, close, migrate, passes, quotas, ready};
 use crate::{
+    capture,
     command::{HubError, RunCommand},
     fact::{AboutRun, CancelReason, Fact, ParkReason, ScopeId, TaskKey, Write},
     limits::{MAX_KEPT_EVENT_BYTES, MAX_KEPT_EVENTS},
@@ -108,7 +109,10 @@ fn answered(decider: &mut Decider<'_>, key: TaskKey, result: StepResult, writes:
             decider.ended.push_back(key);
         }
         Ok(Step::Pause(pause)) => paused(decider, key, pause, writes),
-        Err(failure) => attempt_failed(decider, key, failure),
+        Err(failure) => {
+            let failure = capture::with_sources_of_nulls(&decider.state.graph, key.node, failure);
+            attempt_failed(decider, key, failure)
+        }
     }
 }
 

@@ -181,6 +181,8 @@ fn a_refusal_says_why() {
     for wrong in ["n0#3", "n0#03", "n0#", "n0#-1", "n0#x"] {
         assert_eq!(refused(run.reply(wrong, "allow", &any)), Closed::NoCall, "{wrong}");
     }
+    assert_eq!(Closed::NotAsked.message(), "the node has not asked this question yet");
+    assert_eq!(Closed::Ended.message(), "the node has ended or was skipped, so it asks no question now");
     run.ask((1, 0));
     assert!(matches!(run.reply("n0", "perhaps", &any), Err(HubError::AnswerRefused(_))));
     run.reply("n0", "yes", &any).unwrap();

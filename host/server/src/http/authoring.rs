@@ -30,7 +30,9 @@ use super::{
     start,
 };
 use flowcell_platform::{
-    Fixtures, LoadedFlow, Simulate, shape,
+    Fixtures, LoadedFlow, Simulate,
+    cases::trial::RUN_ID,
+    shape,
     tree::{NodeStates, Tree},
 };
 
@@ -224,7 +226,8 @@ pub(crate) async fn test(request: &Request, asked: FlowToTest) -> Result<Value, 
     // A test ends with its request, so the permit for checks may be dropped with the request, too.
     let _turn = request.app.checks.take(request.tenant(), 1).await;
     let host = request.host.clone().simulating(Simulate::of(asked.simulate)).map_err(ApiError::bad_request)?;
-    let options = RunOptions { input: asked.input, without_events: true, ..RunOptions::default() };
+    let options =
+        RunOptions { run_id: Some(RUN_ID.into()), input: asked.input, without_events: true, ..RunOptions::default() };
     let script = Fixtures { most_bytes: Some(MAX_TEST_BYTES), ..Fixtures::default() };
     let runner = host.test_runner(&flow, Arc::new(script), options)?;
     runner.start_session();

@@ -66,6 +66,17 @@ fn cases_pass_or_say_how_their_outcome_differs() {
 }
 
 #[test]
+fn a_test_of_a_flow_has_the_random_values_of_the_seed_0() {
+    let served = Served::local();
+    let flow = "flow: { name: draws, outputs: { u: \"{{ uuid() }}\", r: \"{{ random(1000000) }}\" } }\n\
+                nodes: [{ id: n, type: control.noop }]\n";
+    let test = || served.post("/v1/test", &json!({ "flow": flow })).json();
+    let (first, second) = (test(), test());
+    assert!(first["outputs"]["u"].is_string(), "{first}");
+    assert_eq!(first["outputs"], second["outputs"]);
+}
+
+#[test]
 fn a_whole_flow_reads_the_files_of_its_request_and_no_others() {
     let served = Served::local();
     fs::create_dir_all(served.folder().join("flows/prompts")).unwrap();

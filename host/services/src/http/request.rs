@@ -83,7 +83,11 @@ fn method(member: Option<&Json>) -> Result<Method, Failure> {
         && &*name != "CONNECT";
     match Method::from_bytes(name.as_bytes()) {
         Ok(method) if plain => Ok(method),
-        _ => Err(wrong("`method` must be a method such as `GET` or `POST`, in capital letters".into())),
+        _ => {
+            let shown: String = name.chars().take(MAX_METHOD).collect();
+            let form = "write one such as `GET` or `POST`: 1 to 20 of the letters A to Z and `-`, and not `CONNECT`";
+            Err(wrong(format!("`method` is {shown:?}, which cannot be sent; {form}")))
+        }
     }
 }
 

@@ -145,6 +145,7 @@ fn errors_name_the_function_and_the_line() {
         ("fn.dateformat('x', '%Y')", "fn.dateformat: `dateformat`"),
         ("fn.dateformat('2026-11-26', '%Y', 'Europe/Berln')", "did you mean `Europe/Berlin`?"),
         ("fn.round('x')", "fn.round: `round`"),
+        ("fn.round(2.675, { prec: 2 })", "fn.round: unknown argument `prec`: the optional ones are `precision`"),
         ("fn.is.matches('a', '(')", "fn.is.matches:"),
         ("fn.regexfind('a', '(?=a)')", "fn.regexfind:"),
         ("fn.regexfindall('a'.repeat(1e6), 'a.*z|a')", "the text is too long for this pattern"),

@@ -37,6 +37,18 @@ fn thrown_values_are_reported_with_their_place() {
         ),
         ("export function run() {\n  missing();\n}", "ReferenceError: missing is not defined (source:2:3)"),
         (
+            "export function run() {\n  require('fs');\n}",
+            "ReferenceError: require is not defined: a script cannot import modules",
+        ),
+        (
+            "export function run() {\n  setTimeout(run, 1);\n}",
+            "ReferenceError: setTimeout is not defined: a script has no timers",
+        ),
+        (
+            "export function run() {\n  fetch('https://a.example');\n}",
+            "ReferenceError: fetch is not defined: a script has no network",
+        ),
+        (
             "const a = { b: 1 };\nexport function run() {\n  return a.b + // b\n    b;\n}",
             "ReferenceError: b is not defined (source:4:5)",
         ),
@@ -79,6 +91,10 @@ fn the_stack_of_calls_is_reported() {
     let stack = failure(&play(source, json!({}))).details.unwrap()["stack"].as_array().unwrap().clone();
     assert!(stack[0].as_str().unwrap().starts_with("boom (source:2:"), "{stack:?}");
     assert!(stack.last().unwrap().as_str().unwrap().starts_with("run (source:3:"), "{stack:?}");
+    // The stack has the place of the message.
+    let failure = failure(&play("function run() {\n  const a = 1;\n  missing(a);\n}", json!({})));
+    assert!(failure.message.ends_with("(source:3:3)"), "{}", failure.message);
+    assert_eq!(failure.details.unwrap()["stack"][0], "run (source:3:3)");
 }
 
 #[test]

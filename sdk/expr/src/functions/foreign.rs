@@ -19,6 +19,7 @@ const FOREIGN_NAMES: &[(&str, &str)] = &[
     ("csv", "tocsv"),
     ("currency", "money"),
     ("date", "dateformat"),
+    ("datefmt", "dateformat"),
     ("decodeuricomponent", "urldecode"),
     ("deepmerge", "merge"),
     ("diff", "datediff"),

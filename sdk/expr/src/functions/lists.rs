@@ -7,7 +7,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     filter(
         &["batch"],
         "list | batch(count, fill=null)",
-        "Splits a list into lists of `count` items. The last one is filled up with `fill`.",
+        "Splits a list into lists of `count` items. The last one is filled up with `fill`, at most 10,000 times.",
         ("[1, 2, 3] | batch(2)", "[[1,2],[3]]"),
     ),
     filter(&["chain"], "list | chain(other…)", "Joins lists to one list.", ("[1] | chain([2], [3])", "[1,2,3]")),
@@ -114,7 +114,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     filter(
         &["slice"],
         "list | slice(count, fill=null)",
-        "Splits a list into `count` lists. Short ones are filled up with `fill`.",
+        "Splits a list into `count` lists, at most 10,000. Short ones are filled up with `fill`.",
         ("[1, 2, 3] | slice(2)", "[[1,2],[3]]"),
     ),
     filter(

@@ -50,7 +50,8 @@ fn null_as_text(mut arguments: Vec<Value>) -> Result<Vec<Value>, Error> {
 
 fn add_metered(environment: &mut Environment<'static>, name: &'static str, function: Value) {
     let prepare: Prepare = match name {
-        "batch" | "slice" => filters::check_groups,
+        "batch" => filters::check_fillings,
+        "slice" => filters::check_groups,
         name if WITH_CASE.contains(&name) => with_case,
         "capitalize" | "lower" | "title" | "trim" | "upper" => null_as_text,
         _ => keep_arguments,

@@ -194,14 +194,28 @@ pub(super) fn sum(value: &Value, options: Kwargs) -> Result<Value, Error> {
     Ok(total)
 }
 
-/// Returns an error if the count of `batch` or `slice` exceeds [`limits::GROUPS`].
+/// Returns an error if `slice` would create more than [`limits::GROUPS`] lists.
 pub(super) fn check_groups(arguments: Vec<Value>) -> Result<Vec<Value>, Error> {
     match arguments.get(1).and_then(Value::as_usize) {
         Some(count) if count > limits::GROUPS => {
-            Err(invalid(format!("more than {} groups or fillings", limits::GROUPS)))
+            Err(invalid(format!("`slice` creates more than {} lists", limits::GROUPS)))
         }
         _ => Ok(arguments),
     }
+}
+
+/// Returns an error if `batch` would add more than [`limits::GROUPS`] fillings to the last list. Without `fill`, the
+/// items of the list bound the result.
+pub(super) fn check_fillings(arguments: Vec<Value>) -> Result<Vec<Value>, Error> {
+    let has_fill = arguments.get(2).is_some_and(|fill| !is_null(fill));
+    let count = arguments.get(1).and_then(Value::as_usize).filter(|count| has_fill && *count > limits::GROUPS);
+    let (Some(count), Some(items)) = (count, arguments.first()) else { return Ok(arguments) };
+    // Of an operand without a length, one item may be in the last list.
+    let last = items.len().map_or(1, |length| length % count);
+    if last > 0 && count - last > limits::GROUPS {
+        return Err(invalid(format!("`batch` fills up the last list with more than {} items", limits::GROUPS)));
+    }
+    Ok(arguments)
 }
 
 /// The patterns compiled in this evaluation, because `select("matches", p)` uses the same pattern for each item.
@@ -252,16 +266,18 @@ pub(super) fn metered(
         check_attribute(state, name, &arguments)?;
         let operand = arguments.first().cloned().unwrap_or_default();
         let lacks_argument = arguments.iter().any(is_null);
+        let given = arguments.iter().skip(1).filter(|argument| !argument.is_kwargs()).count();
         let prepared = prepare(arguments)?;
         let result = function.call(state, &prepared).and_then(|result| as_list(state, result));
-        result.map_err(|error| with_filter_name(error, name, &operand, lacks_argument))
+        result.map_err(|error| with_filter_name(error, name, &operand, (lacks_argument, given)))
     }
 }
 
 /// Adds to an error the name of the filter or test, and the type of its operand. If the operand is null, replaces
 /// the message. Leaves an error unchanged if its message already names the filter, the test or the missing value,
-/// if it comes from an operator, or if it is about the work of all expressions together.
-fn with_filter_name(error: Error, name: &str, operand: &Value, lacks_argument: bool) -> Error {
+/// if it comes from an operator, or if it is about the work of all expressions together. `given` is the number of
+/// arguments without a name.
+fn with_filter_name(error: Error, name: &str, operand: &Value, (lacks_argument, given): (bool, usize)) -> Error {
     let source = error::Error::source(&error);
     let is_told =
         source.is_some_and(|source| source.is::<FileMisuse>() || source.is::<Missing>() || source.is::<Required>());
@@ -283,7 +299,9 @@ fn with_filter_name(error: Error, name: &str, operand: &Value, lacks_argument: b
             invalid(format!("`{name}` lacks an argument{}", write()))
         }
         _ if error.kind() == ErrorKind::TooManyArguments && error.detail().is_none() => {
-            invalid(format!("`{name}` has too many arguments{}", write()))
+            let named = function.and_then(|function| last_parameter(function.signature, given));
+            let named = named.map_or(String::new(), |last| format!(", and give `{last}` by its name: `{last}=…`"));
+            invalid(format!("`{name}` has too many arguments{}{named}", write()))
         }
         // The operand is a text, so the error is about an argument.
         (false, false) if detail == "value is not a string" && operand.as_str().is_some() => {
@@ -297,6 +315,14 @@ fn with_filter_name(error: Error, name: &str, operand: &Value, lacks_argument: b
     }
 }
 
+/// Returns the last parameter of a signature if it has a default, and the signature has at least `given` parameters: one
+/// of them was given in its place, and has to be named.
+fn last_parameter(signature: &str, given: usize) -> Option<&str> {
+    let parameters = signature.split_once('(')?.1.strip_suffix(')')?;
+    let (last, _) = parameters.rsplit(',').next()?.split_once('=')?;
+    (given <= parameters.split(',').count()).then_some(last.trim())
+}
+
 /// Names the filter or test in an error about too much work of this expression. Leaves any other error unchanged.
 fn with_work_of(error: Error, name: &str) -> Error {
     let is_named = !name.starts_with('_') && error.kind() == ErrorKind::OutOfFuel;
@@ -308,7 +334,9 @@ fn with_work_of(error: Error, name: &str) -> Error {
 
 /// Returns a message of MiniJinja about an argument without the names of Rust's types.
 fn without_type_names(detail: &str) -> String {
-    const TYPES: [(&str, &str); 5] = [
+    const TYPES: [(&str, &str); 7] = [
+        ("i32", "whole number"),
+        ("u64", "whole number of at least 0"),
         ("usize", "whole number of at least 0"),
         ("u32", "whole number of at least 0"),
         ("i64", "whole number"),

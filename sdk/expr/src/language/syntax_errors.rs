@@ -38,7 +38,8 @@ const SIGNS: [(&str, &str); 13] = [
 ];
 
 /// Operators that the lexer reads as two tokens, with suggestions.
-const PAIRS: [(&str, &str); 10] = [
+const PAIRS: [(&str, &str); 11] = [
+    ("->", "write `.` before a member: `node.field`"),
     ("++", "expressions cannot change values: write `a + 1`"),
     ("--", "expressions cannot change values: write `a - 1`"),
     ("+=", "expressions cannot change values: write `a + b`"),
@@ -224,11 +225,21 @@ fn invalid(problem: String) -> ExprError {
     ExprError::new(format!("the expression is not valid: {problem}"))
 }
 
+/// Returns true for the name of an object of other languages that holds functions, such as `Math`.
+fn is_foreign_object(value: &Expr<'_>) -> bool {
+    let is_known = |name: &str| ["Math", "math", "JSON", "json", "Object", "Array", "String", "Number"].contains(&name);
+    matches!(value, Expr::Var(name) if is_known(name.id))
+}
+
 /// Creates the error about a call of something that is not a function; `len(x)` and `x.toUpperCase()` must be filters.
 pub(super) fn not_callable(callee: &Expr<'_>, arguments: &[CallArg<'_>]) -> ExprError {
     let (name, operand) = match (callee, arguments) {
         (Expr::Var(name), [CallArg::Pos(operand)]) => (name.id, Some(operand)),
         (Expr::Var(name), _) => (name.id, None),
+        // `Math.round(x)` and `JSON.stringify(x)` take their operand as an argument.
+        (Expr::GetAttr(attribute), [CallArg::Pos(operand), ..]) if is_foreign_object(&attribute.expr) => {
+            (attribute.name, Some(operand))
+        }
         (Expr::GetAttr(attribute), _) => (attribute.name, Some(&attribute.expr)),
         _ => ("", None),
     };

@@ -45,7 +45,7 @@ pub(in crate::commands) fn answer(args: &AnswerArgs, terminal: Terminal) -> Resu
     let question = QuestionRef { attempt: args.attempt, digest: args.digest.as_deref().map(Into::into) };
     let reply = RunCommand::reply(gate, answers::answer(value), question);
     record(&args.of, run, reply, terminal).map_err(|problem| match args.of.reading_host(&PackArgs::default()) {
-        Ok(host) => answers::with_open_questions(problem, &host, &args.run),
+        Ok(host) => answers::with_open_questions(problem, &host, &args.run, &args.gate),
         Err(_) => problem,
     })
 }
@@ -55,8 +55,9 @@ fn show_question(of: &TenantArgs, run: &RunId, gate: &str) -> Result<Exit, CliEr
     let host = of.reading_host(&PackArgs::default())?;
     let question = waiting::question(&host, run, gate)?;
     let question = question.ok_or_else(|| {
-        CliError::wrong(format!("no question is open at `{gate}` in the run `{run}`"))
-            .hint(format!("`flowcell runs show {run}{}` shows the open questions", of.selection()))
+        let problem = CliError::wrong(format!("no question is open at `{gate}` in the run `{run}`"))
+            .hint(format!("`flowcell runs show {run}{}` shows the open questions", of.selection()));
+        answers::with_open_questions(problem, &host, run, gate)
     })?;
     put_json(&question)?;
     Ok(Exit::Good)

@@ -3,7 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use flowcell::{
-    Channel, Event, Fixtures, Host, Json, RunOptions, RunStatus, cases::trial::waiting_sentences, script, shape,
+    Channel, Event, Fixtures, Host, Json, RunOptions, RunStatus,
+    cases::trial::{RUN_ID, waiting_sentences},
+    script, shape,
 };
 
 use super::{TestArgs, cases, run, timeout_message};
@@ -29,7 +31,8 @@ pub(super) fn execute(host: &Host, args: &TestArgs, terminal: Terminal) -> Resul
         let flow = host.load_flow(path)?;
         let input = inputs::collect(&inputs::kept_by(host, &args.input)?, None)?;
         let channels: Vec<Arc<dyn Channel>> = vec![Arc::new(Console(terminal))];
-        let options = RunOptions { input, channels, without_events: true, ..RunOptions::default() };
+        let options =
+            RunOptions { run_id: Some(RUN_ID.into()), input, channels, without_events: true, ..RunOptions::default() };
         let runner = host.test_runner(&flow, Arc::new(Fixtures::default()), options)?;
         let result = run(runner)?.ok_or_else(|| CliError::ending(Exit::Failed, timeout_message()))?;
         let good = result.status == RunStatus::Succeeded;

@@ -111,7 +111,7 @@ impl Value {
                 let operator = ["<", "<=", ">", ">="].into_iter().find(|known| *known == sign).unwrap_or("<");
                 Test::Number(operator, if of_size { size(sign, right)? } else { number(sign, right)? })
             }
-            sign => return Err(unknown_operator(sign, right)),
+            sign => return Err(unknown_operator(sign, right, of_size)),
         };
         Ok(Comparison { placeholder, of_size, test })
     }
@@ -292,7 +292,7 @@ fn help_for(inside: &str) -> String {
     }
 }
 
-fn unknown_operator(sign: &str, right: &str) -> PredicateError {
+fn unknown_operator(sign: &str, right: &str, of_size: bool) -> PredicateError {
     let help = match sign {
         "=" | "===" => "write `==`",
         "!" | "<>" | "!==" => "write `!=`",
@@ -300,6 +300,7 @@ fn unknown_operator(sign: &str, right: &str) -> PredicateError {
         "!~" => "write `!( ${args.key} =~ /pattern/ )`, which also holds for a missing argument",
         "=<" => "write `<=`",
         "=>" => "write `>=`",
+        "" if of_size => "write `sizeof ${args.key} > 0`, or one of `==`, `!=`, `<`, `<=` and `>=`",
         "" if right.is_empty() || right.starts_with(['&', '|', ')']) => {
             "write `${args.key} == true` for a value that is true"
         }

@@ -302,7 +302,7 @@ fn invalid_predicates_are_refused() {
         ("sizeof(${args.k}) == 0", "must begin with", "write `sizeof ${args.key} == 0`"),
         ("sizeof ${args.k} == many", "gives a whole number", ""),
         ("sizeof ${args.k} > -1", "gives a whole number", ""),
-        ("sizeof ${args.k}", "no operator", ""),
+        ("sizeof ${args.k}", "no operator", "write `sizeof ${args.key} > 0`"),
         ("${args.k} < beta", "compares numbers, and `beta` is not a number", ""),
         ("${args.k} < \"9\"", "compares numbers", ""),
         ("${args.k} < 5 && w", "compares numbers", ""),
