@@ -12,6 +12,8 @@ use crate::{
 const MAX_DEPTH: usize = 3;
 /// Maximum number of fields. The remaining members of the input are sent as JSON.
 const MAX_FIELDS: usize = 100;
+/// Maximum number of characters of a title.
+const MAX_TITLE_CHARS: usize = 200;
 
 /// The kind of a field.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +39,8 @@ struct Field<'a> {
     kind: Kind,
     required: bool,
     schema: &'a Value,
+    /// The titles of the member and of those around it. A member without a title has its name.
+    label: String,
 }
 
 /// The fields of an input, in the order of the schema.
@@ -51,7 +55,7 @@ pub(crate) struct Fields<'a> {
 impl<'a> Fields<'a> {
     pub(crate) fn of(schema: &'a Value) -> Fields<'a> {
         let (mut fields, mut left_out) = (Vec::new(), 0);
-        add_members(schema, "", 0, true, (&mut fields, &mut left_out));
+        add_members(schema, ("", ""), 0, true, (&mut fields, &mut left_out));
         Fields { fields, files: Vec::new(), left_out }
     }
 
@@ -128,7 +132,7 @@ impl Mistake {
 
 fn add_members<'a>(
     schema: &'a Value,
-    prefix: &str,
+    (prefix, around): (&str, &str),
     depth: usize,
     required: bool,
     (fields, left_out): (&mut Vec<Field<'a>>, &mut usize),
@@ -137,13 +141,16 @@ fn add_members<'a>(
     for (name, member) in members {
         let pointer = format!("{prefix}/{}", name.replace('~', "~0").replace('/', "~1"));
         let required = required && list(schema, "required").iter().any(|needed| needed == name.as_str());
+        let title = Some(text(member, "title").trim()).filter(|title| !title.is_empty()).unwrap_or(name);
+        let title: String = title.chars().take(MAX_TITLE_CHARS).collect();
+        let label = if around.is_empty() { title } else { format!("{around} › {title}") };
         let is_file = Kind::of(member) == Kind::File;
         let nested =
             !is_file && text(member, "type") == "object" && member["properties"].is_object() && depth < MAX_DEPTH;
         match nested {
-            true => add_members(member, &pointer, depth + 1, required, (&mut *fields, &mut *left_out)),
+            true => add_members(member, (&pointer, &label), depth + 1, required, (&mut *fields, &mut *left_out)),
             false if fields.len() < MAX_FIELDS => {
-                fields.push(Field { pointer, kind: Kind::of(member), required, schema: member });
+                fields.push(Field { pointer, kind: Kind::of(member), required, schema: member, label });
             }
             false => *left_out += 1,
         }
@@ -230,7 +237,7 @@ impl Field<'_> {
         let (id, about) = (format!("field{pointer}"), format!("about{pointer}"));
         let given = sent.map(|form| form.text(pointer).unwrap_or_default().to_owned());
         let given = given.unwrap_or_else(|| self.usual());
-        let (label, invalid) = (pointer.trim_start_matches('/').replace('/', " › "), mistake.map(|_| "true"));
+        let (label, invalid) = (&self.label, mistake.map(|_| "true"));
         let example = list(self.schema, "examples").first().map(Value::to_string);
         html! {
             div .field {
@@ -345,6 +352,21 @@ mod tests {
         for (sent, input) in table {
             assert_eq!(fields.read(&form_of(&sent)), Ok(input), "{sent:?}");
         }
+    }
+
+    #[test]
+    fn a_title_takes_the_place_of_a_name() {
+        let schema = json!({ "properties": {
+            "item": { "type": "string", "title": "<b>Article" },
+            "to": { "type": "object", "title": "Address", "properties": {
+                "city": { "type": "string", "title": " " }, "a/b": { "type": "string", "title": 7 } } },
+            "note": { "type": "string", "title": "x".repeat(5_000) },
+        } });
+        let page = Fields::of(&schema).render(None, &[]).into_string();
+        for label in ["&lt;b&gt;Article</label>", "Address › city</label>", "Address › a/b</label>"] {
+            assert!(page.contains(label), "{label}: {page}");
+        }
+        assert!(page.contains(r#"name="/item""#) && page.matches('x').count() < 500, "{page}");
     }
 
     #[test]

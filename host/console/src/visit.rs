@@ -24,11 +24,15 @@ pub(crate) fn escaped(text: &str) -> String {
     utf8_percent_encode(text, ESCAPED).to_string()
 }
 
-/// Returns the page to open after the login. Only pages of the console are allowed.
+/// Returns the page to open after the login. Only pages of the console are allowed, and no path that a browser takes for
+/// another one.
 pub(crate) fn own_page(asked: Option<&str>) -> String {
+    let is_dots = |segment: &str| matches!(segment.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | "..");
     let own = |place: &&str| {
-        (*place == "/console" || ["/console/", "/console?"].iter().any(|start| place.starts_with(start)))
-            && !place.contains(['\\', '\r', '\n'])
+        let path = place.split(['?', '#']).next().unwrap_or_default();
+        (path == "/console" || path.starts_with("/console/"))
+            && !path.split('/').any(is_dots)
+            && !place.contains(|letter: char| letter == '\\' || letter.is_control() || letter.is_whitespace())
     };
     asked.filter(own).unwrap_or("/console").to_owned()
 }
@@ -120,12 +124,24 @@ mod tests {
 
     #[test]
     fn only_pages_of_the_console_follow_a_login() {
-        for own in ["/console", "/console/runs?status=failed", "/console?x=1"] {
+        for own in ["/console", "/console/runs?status=failed", "/console?x=1", "/console/runs?a=../b", "/console/a..b"]
+        {
             assert_eq!(own_page(Some(own)), own);
         }
-        for foreign in
-            ["", "/", "//evil.test", "/consolex", "https://evil.test/console", "/console/\r\nX: y", "/console\\"]
-        {
+        for foreign in [
+            "",
+            "/",
+            "//evil.test",
+            "/consolex",
+            "https://evil.test/console",
+            "/console/\r\nX: y",
+            "/console\\",
+            "/console/../../evil",
+            "/console/%2E%2e/evil",
+            "/console/.%2e",
+            "/console/.\t./evil",
+            "/console/./x",
+        ] {
             assert_eq!(own_page(Some(foreign)), "/console", "{foreign}");
         }
         assert_eq!(own_page(None), "/console");

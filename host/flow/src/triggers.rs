@@ -121,7 +121,7 @@ pub fn triggers(source: &Source, context: &dyn CheckContext) -> Vec<Trigger> {
 
 /// Reads a text that is a single trigger and belongs to no flow. Returns the trigger, or the diagnostics if it has
 /// errors.
-pub fn trigger(source: &Source, context: &dyn CheckContext) -> Result<Trigger, Vec<Diagnostic>> {
+pub fn trigger(source: &Source, context: &dyn CheckContext) -> Result<(Trigger, Vec<Diagnostic>), Vec<Diagnostic>> {
     let mut diagnostics = Diagnostics::new(&source.name, &source.text, context.mode());
     let read = match yaml::parse(&source.text) {
         Ok(tree) => read_one(&tree, None, context, &mut diagnostics),
@@ -131,7 +131,7 @@ pub fn trigger(source: &Source, context: &dyn CheckContext) -> Result<Trigger, V
         }
     };
     match read {
-        Some(trigger) if !diagnostics.has_errors() => Ok(trigger),
+        Some(trigger) if !diagnostics.has_errors() => Ok((trigger, diagnostics.finish())),
         _ => Err(diagnostics.finish()),
     }
 }

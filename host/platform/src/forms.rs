@@ -7,14 +7,16 @@
 //! | module | contents |
 //! |---|---|
 //! | [`code`] | the code of a link |
+//! | `members` | the members of an input that a link sets |
 //! | [`operation`] | users' operations: create, list, revoke |
 
 mod code;
+mod members;
 pub mod operation;
 
 use flowcell_contract::{Json, RunId, Tenant};
 use flowcell_runtime::{
-    FlowRunner, RunOptions,
+    FlowRunner, OpenError, RunOptions,
     ports::{Document, MaybeStoreError, StoreError},
 };
 use serde::{Deserialize, Serialize};
@@ -22,8 +24,9 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 pub use self::code::MAX_CODE_BYTES;
+use self::members::{fixed_member, merged, with_defaults};
 use crate::{
-    FlowLibrary, Host, LibraryError, StartError,
+    FlowLibrary, Host, InputError, LibraryError, StartError,
     drive::supervisor::MAX_TIMER_WAIT,
     operate::{
         documents::{DocumentError, Documents, read},
@@ -53,8 +56,6 @@ const DAY_MS: u64 = 86_400_000;
 const LINK: &str = "form-link";
 /// The kind and the key of the document that creations change, so that they count the links one after the other.
 const TURN: (&str, &str) = ("form-turn", "turn");
-/// The member of an input that names the trigger of a run.
-const TRIGGER_INPUT: &str = "trigger";
 /// Maximum number of characters of the name of a member in a message.
 const MAX_SHOWN_CHARS: usize = 64;
 /// The time in milliseconds for which a counted start is left to the process that has counted it. Afterwards another request
@@ -132,9 +133,15 @@ pub enum FormError {
     /// The link has started all of its runs.
     #[error("the link was used as often as it may be; ask the person who sent it for a new one")]
     Used,
+    /// A request with the same key has started this run with another input.
+    #[error("the run `{0}` began with another input and the same `once`; send another `once` to start a further run")]
+    OtherInput(RunId),
     /// A request has a wrong member.
     #[error("{0}")]
     Request(String),
+    /// The members that a link sets do not fit the flow.
+    #[error("`prefill` does not fit the `inputSchema` of the flow, so the link cannot start it: {}", .0.findings().join("; "))]
+    Prefill(InputError),
     /// The tenant has too many links.
     #[error("the tenant has {MAX_LINKS} links that have not ended; revoke some with `flowcell forms revoke`")]
     TooMany,
@@ -162,7 +169,9 @@ impl FormError {
             FormError::Invalid => "link_invalid",
             FormError::Ended(_) => "link_ended",
             FormError::Used => "link_used",
+            FormError::OtherInput(_) => "idempotency_conflict",
             FormError::Request(_) => "bad_request",
+            FormError::Prefill(error) => error.code(),
             FormError::TooMany => "too_many_links",
             FormError::Unknown(_) => "form_not_found",
             FormError::Flow(_) => "flow_not_found",
@@ -206,8 +215,9 @@ pub struct ShownForm {
 pub enum FormStart {
     /// An earlier request with the same key has started it.
     Known(RunId),
-    /// Another process has just counted the use of the same request, and is about to start it.
-    Underway(RunId),
+    /// Another process has just counted the use of the same request, and is about to start it. Beside the run is the digest of
+    /// the input.
+    Underway(RunId, Box<str>),
     /// The use of the link is counted. The caller admits the run, or gives the use back.
     New(Box<FlowRunner>),
 }
@@ -215,6 +225,14 @@ pub enum FormStart {
 /// Returns a key for a request that has none.
 pub fn new_key() -> String {
     hex::encode(rand::random::<[u8; 16]>())
+}
+
+/// Returns the digest of an input that a form sends, in any order of its members. A run remembers it, so that a request with the
+/// same key and another input is refused.
+fn input_digest(input: &Value) -> Box<str> {
+    let mut sorted = input.clone();
+    sorted.sort_all_objects();
+    hex::encode(Sha256::digest(sorted.to_string())).into()
 }
 
 /// Opens a code: checks its tenant, its signature and its end, and that the link was not revoked. `is_enabled` tells whether a
@@ -296,8 +314,20 @@ impl Forms<'_> {
         Ok(ShownForm { description: flow.graph().description.clone(), schema, link })
     }
 
+    /// Checks that the members that a link sets fit its flow. Other members may follow from a person.
+    fn check_prefill(&self, library: &FlowLibrary, link: &FormLink) -> Result<(), FormError> {
+        let flow = library.load(self.0, &link.flow, None)?;
+        if fixed_member(flow.graph().input_schema.as_ref(), &Value::Null, &link.prefill).is_some() {
+            let why = "`prefill` may not set `trigger`, by which a flow knows its trigger; leave it out";
+            return Err(FormError::Request(why.to_owned()));
+        }
+        let prefill = Json::from(link.prefill.clone());
+        self.0.computing(flow.graph(), || flow.check_part(&prefill)).map_err(FormError::Prefill)
+    }
+
     /// Prepares the run of a form, and counts the use. The members of `input` take precedence over those of the link. A
-    /// request with the same `key` starts one run. It may block for about 2 s.
+    /// request with the same `key` and the same `input` starts one run. One with another input fails. It may block for
+    /// about 2 s.
     pub fn start(
         &self,
         library: &FlowLibrary,
@@ -306,18 +336,19 @@ impl Forms<'_> {
         key: &str,
     ) -> Result<FormStart, FormError> {
         let run = link.run(key);
-        if self.0.knows(&run)? {
-            return Ok(FormStart::Known(run));
-        }
-        // A request that has used the link up may come a second time.
-        if link.used >= link.uses && !self.is_starting(&link.id, &run)? {
-            return Err(FormError::Used);
-        }
         if input.to_string().len() > MAX_INPUT_BYTES {
             return Err(FormError::Request(format!(
                 "the input of a form may have at most {} KiB",
                 MAX_INPUT_BYTES >> 10
             )));
+        }
+        let digest = input_digest(&input);
+        if self.has_begun(&run, &digest)? {
+            return Ok(FormStart::Known(run));
+        }
+        // A request that has used the link up may come a second time.
+        if link.used >= link.uses && !self.is_starting(&link.id, &run)? {
+            return Err(FormError::Used);
         }
         self.0.check_quota_for(Some(&run)).map_err(StartError::from)?;
         let flow = library.load(self.0, &link.flow, None)?;
@@ -330,18 +361,23 @@ impl Forms<'_> {
             run_id: Some(run.clone()),
             input: Json::from(input),
             without_events: true,
+            request: Some(digest.clone()),
             trigger: Some(link.name().into()),
             patience: Some(MAX_TIMER_WAIT),
             ..RunOptions::default()
         };
         // The input is checked before the use counts.
-        let runner = self.0.runner(&flow, options)?;
+        let runner = self.0.runner(&flow, options).map_err(|error| match error {
+            // Another process has begun the run meanwhile.
+            StartError::Open(OpenError::OtherRequest(run)) => FormError::OtherInput(run),
+            error => error.into(),
+        })?;
         if !runner.is_new() {
             return Ok(FormStart::Known(run));
         }
         match self.count_use(&link.id, &run)? {
             true => Ok(FormStart::New(Box::new(runner))),
-            false => Ok(FormStart::Underway(run)),
+            false => Ok(FormStart::Underway(run, digest)),
         }
     }
 
@@ -359,9 +395,18 @@ impl Forms<'_> {
         Ok(self.stored(id)?.0.starting.iter().any(|starting| starting.run == *run))
     }
 
-    /// Returns whether a run of a form has begun.
-    pub fn has_begun(&self, run: &RunId) -> Result<bool, FormError> {
-        Ok(self.0.knows(run)?)
+    /// Returns whether a run of a form has begun. Fails if it began with an input of another digest. The digest of a run that
+    /// was removed is unknown, and counts as the same.
+    pub fn has_begun(&self, run: &RunId, digest: &str) -> Result<bool, FormError> {
+        if !self.0.knows(run)? {
+            return Ok(false);
+        }
+        match self.0.record(run) {
+            Ok(Some(record)) if record.request.as_deref().is_some_and(|own| own != digest) => {
+                Err(FormError::OtherInput(run.clone()))
+            }
+            _ => Ok(true),
+        }
     }
 
     /// Gives the use of a run back that was not admitted.
@@ -403,63 +448,6 @@ impl Forms<'_> {
             }
         }
         Err(DocumentError::Changed(id.to_owned()).into())
-    }
-}
-
-/// Returns the pointer of a member of `input` that the person may not set: one that the link sets and that has no field, and
-/// `trigger`, by which a flow knows its trigger. A program with the code could send them.
-fn fixed_member(schema: Option<&Value>, prefill: &Value, input: &Value) -> Option<String> {
-    let field = |name: &str| schema.and_then(|schema| schema["properties"].get(name));
-    if input.get(TRIGGER_INPUT).is_some() && field(TRIGGER_INPUT).is_none() {
-        return Some(format!("/{TRIGGER_INPUT}"));
-    }
-    fixed_below(schema.unwrap_or(&Value::Null), prefill, input)
-}
-
-fn fixed_below(schema: &Value, prefill: &Value, input: &Value) -> Option<String> {
-    prefill.as_object().into_iter().flatten().find_map(|(name, own)| {
-        // A value that is not an object takes the place of all members.
-        let given = if input.is_object() { input.get(name)? } else { input };
-        let below = match schema["properties"].get(name) {
-            None if given == own => None,
-            None => Some(String::new()),
-            Some(member) if is_nested(member, own) => fixed_below(member, own, given),
-            Some(_) => None,
-        };
-        below.map(|below| format!("/{name}{below}"))
-    })
-}
-
-/// Returns whether a form has fields for the members of a value.
-fn is_nested(schema: &Value, value: &Value) -> bool {
-    value.is_object() && schema["properties"].is_object()
-}
-
-/// Returns a schema whose members have these values as their defaults.
-fn with_defaults(mut schema: Value, prefill: &Value) -> Value {
-    for (name, value) in prefill.as_object().into_iter().flatten() {
-        let Some(member) = schema.get_mut("properties").and_then(|members| members.get_mut(name)) else { continue };
-        if is_nested(member, value) {
-            *member = with_defaults(member.take(), value);
-        } else if let Some(member) = member.as_object_mut() {
-            member.insert("default".into(), value.clone());
-        }
-    }
-    schema
-}
-
-/// Merges two inputs. Members of `over` win, and objects are merged member by member.
-fn merged(under: Value, over: Value) -> Value {
-    match (under, over) {
-        (Value::Object(mut under), Value::Object(over)) => {
-            for (key, value) in over {
-                let below = under.remove(&key);
-                let value = below.map_or_else(|| value.clone(), |below| merged(below, value.clone()));
-                under.insert(key, value);
-            }
-            Value::Object(under)
-        }
-        (_, over) => over,
     }
 }
 

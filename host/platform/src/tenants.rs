@@ -469,7 +469,7 @@ impl Identify for Tenants {
         login::log_in(self, proof, client)
     }
 
-    fn log_out(&self, caller: &Caller) -> Result<(), AuthError> {
+    fn log_out(&self, caller: &Caller) -> Result<bool, AuthError> {
         login::log_out(self, caller)
     }
 

@@ -1,7 +1,7 @@
 //! Protection against requests that a foreign web page makes a browser send. Requests with a foreign `Host` (DNS
 //! rebinding) or with an `Origin` other than the server's own get 403. Over TLS the `Origin` must be one with TLS. So
 //! do requests to the API that another site has caused, by the header `Sec-Fetch-Site`, and changes with a cookie that
-//! no page of this server sends.
+//! no page of this server sends. The routes of health checks accept any `Host`, since they show nothing of the server.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -58,14 +58,12 @@ impl Names {
         if self.listed.contains(&name) || name == CONSOLE_NAME && is_own_port {
             return true;
         }
-        // A server that other machines can reach requires tokens, and browsers do not send a server's token under a
-        // foreign name. So it accepts any host name if the operator has listed none, and otherwise only the listed
-        // ones.
-        if !self.loopback {
-            return self.listed.is_empty();
+        match name.parse::<IpAddr>() {
+            // The owner of a foreign name can let it lead to this server, but a page with an address in its URL comes from
+            // this address. Containers and gateways also give a server addresses and ports that it does not know.
+            Ok(address) => !self.loopback || address.is_loopback() && is_own_port,
+            Err(_) => name == "localhost" && is_own_port,
         }
-        let local = name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
-        local && is_own_port
     }
 }
 
@@ -95,6 +93,11 @@ fn head_bytes(request: &Request) -> usize {
     uri + headers.sum::<usize>()
 }
 
+/// Returns whether a path is that of a health check. Such a check often asks an address that is not one of clients.
+fn is_health_check(path: &str) -> bool {
+    matches!(path, "/healthz" | "/readyz")
+}
+
 fn check(names: &Names, request: &Request) -> Result<(), ApiError> {
     if head_bytes(request) > MAX_HEAD_BYTES {
         let why = format!("the head of the request is larger than {MAX_HEAD_BYTES} bytes");
@@ -102,9 +105,15 @@ fn check(names: &Names, request: &Request) -> Result<(), ApiError> {
     }
     let header = |name| request.headers().get_all(name).iter().map(|value| value.to_str().unwrap_or_default());
     let mut hosts = header(header::HOST);
-    let host = hosts.next().or(request.uri().authority().map(Authority::as_str)).unwrap_or_default();
+    let target = request.uri().authority().map(Authority::as_str);
+    let host = hosts.next().or(target).unwrap_or_default();
+    // A request may name its host in its first line, too. A proxy in front may have looked at either.
+    if let Some(target) = target.filter(|target| !target.eq_ignore_ascii_case(host)) {
+        let why = format!("the request is for `{target}`, and its `Host` is `{host}`; send the same host twice");
+        return Err(ApiError::bad_request(why));
+    }
     let foreign = |code, why: String| Err(ApiError::new(StatusCode::FORBIDDEN, code, why));
-    if hosts.next().is_some() || !names.is_own(host) {
+    if hosts.next().is_some() || !names.is_own(host) && !is_health_check(request.uri().path()) {
         return foreign(
             "foreign_host",
             format!("unknown host `{host}`; use the address of the server, or add the name with `--name`"),
@@ -203,9 +212,49 @@ mod tests {
     }
 
     #[test]
-    fn a_server_for_other_machines_accepts_any_or_only_the_listed_host_names() {
-        assert!(Names::new(1, true, false, &[]).is_own("anything.test"));
-        let names = Names::new(1, true, false, &["flows.test".into()]);
-        assert!(names.is_own("flows.test:443") && !names.is_own("evil.test"));
+    fn a_server_for_other_machines_accepts_addresses_and_the_listed_host_names() {
+        for listed in [&[][..], &["flows.test".to_owned()]] {
+            let names = Names::new(7171, true, false, listed);
+            // A gateway may lead another address or port to the server.
+            for own in ["127.0.0.1:7171", "10.0.0.5:7171", "10.0.0.5", "203.0.113.9:8443", "[::1]:7171", "[fd00::1]"] {
+                assert!(names.is_own(own), "{own} {listed:?}");
+            }
+            assert!(names.is_own("localhost:7171") && names.is_own("flowcell.localhost:7171"));
+            assert_eq!(names.is_own("flows.test:443"), !listed.is_empty());
+            for foreign in [
+                "",
+                "anything.test",
+                "evil.test:7171",
+                "localhost:1",
+                "flows.test.evil.test",
+                "10.0.0.5.evil.test:7171",
+                "user@10.0.0.5:7171",
+                "0x7f000001:7171",
+            ] {
+                assert!(!names.is_own(foreign), "{foreign} {listed:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn health_checks_have_any_host_and_the_first_line_names_no_other_one() {
+        let names = Names::new(7171, false, false, &["flows.test".into()]);
+        let check = |uri: &str, host: &str| {
+            let request = Request::builder().uri(uri).header(header::HOST, host);
+            check(&names, &request.body(axum::body::Body::empty()).unwrap_or_default()).map_err(|error| error.status())
+        };
+        for path in ["/healthz", "/readyz"] {
+            assert_eq!(check(path, "10.0.0.5"), Ok(()), "{path}");
+            assert_eq!(check(path, "pod.test"), Ok(()), "{path}");
+        }
+        for path in ["/healthz/", "/v1/me", "/", "/metrics", "/healthz/../v1/me", "//healthz"] {
+            assert_eq!(check(path, "pod.test"), Err(StatusCode::FORBIDDEN), "{path}");
+        }
+        let whole = |host: &str| check("http://flows.test/v1/me", host);
+        assert_eq!([whole("flows.test"), whole("FLOWS.test")], [Ok(()); 2]);
+        assert_eq!([whole("10.0.0.5"), whole("flows.test:80")], [Err(StatusCode::BAD_REQUEST); 2]);
+        assert_eq!(check("http://evil.test/v1/me", "flows.test"), Err(StatusCode::BAD_REQUEST));
+        assert_eq!(check("http://evil.test/healthz", "flows.test"), Err(StatusCode::BAD_REQUEST));
+        assert_eq!(check("http://evil.test/v1/me", "evil.test"), Err(StatusCode::FORBIDDEN));
     }
 }

@@ -95,7 +95,7 @@ pub struct Settings {
     pub identity: Arc<dyn Identify>,
     /// The folder with the flows of the tenant `local`. The flows of other tenants are in its subfolder `.tenants`.
     pub flows: PathBuf,
-    /// Host names that the server accepts in the header `Host`, besides its own address.
+    /// Host names that the server accepts in the header `Host`, besides the names of this machine and addresses.
     pub names: Vec<String>,
     /// Trusted proxies in front of the server. Only they may state the address of a caller, in `Forwarded` or
     /// `X-Forwarded-For`.

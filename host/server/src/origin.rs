@@ -102,7 +102,8 @@ mod tests {
             (&["fd00::1"], &[], "[fd00::1]:1", "https://[fd00::1]:1"),
             // No name fits, and the browser says so.
             (&["strange.test"], &listed, "127.0.0.1:1", "https://flowcell.localhost:1"),
-            (&["127.0.0.1"], &listed, "0.0.0.0:1", "https://flowcell.localhost:1"),
+            (&["strange.test"], &listed, "0.0.0.0:1", "https://flowcell.localhost:1"),
+            (&["127.0.0.1"], &listed, "0.0.0.0:1", "https://127.0.0.1:1"),
         ];
         for (names, listed, address, expected) in table {
             assert_eq!(origin(address, listed, Some(&pair_for(names))), *expected, "{names:?}");

@@ -75,6 +75,15 @@ pub(crate) struct NewTrigger {
     /// The scheme of the sender of `--webhook`, such as github, stripe or slack [default: standard]
     #[arg(long, value_name = "SCHEME", requires = "webhook")]
     scheme: Option<String>,
+    /// The header of `--webhook` with the proof of the sender, as the schemes hmac and bearer take it
+    #[arg(long, value_name = "NAME", requires = "webhook")]
+    header: Option<String>,
+    /// The name of the sender of `--webhook`, as the scheme basic needs it
+    #[arg(long, value_name = "NAME", requires = "webhook")]
+    user: Option<String>,
+    /// The place of the id of a post of `--webhook`: the name of a header, or a JSON Pointer into the body such as /order/id
+    #[arg(long, value_name = "PLACE", requires = "webhook")]
+    post_id: Option<String>,
     /// The answer to a post: run (the id of the run), node (the first `control.respond`) or outputs [default: run]
     #[arg(long, value_name = "ANSWER", requires = "webhook")]
     respond: Option<String>,
@@ -107,6 +116,16 @@ impl NewTrigger {
         }
         if let Some(scheme) = &self.scheme {
             trigger["webhook"]["scheme"] = scheme.clone().into();
+        }
+        if let Some(header) = &self.header {
+            trigger["webhook"]["header"] = header.clone().into();
+        }
+        if let Some(user) = &self.user {
+            trigger["webhook"]["user"] = user.clone().into();
+        }
+        if let Some(place) = &self.post_id {
+            let kind = if place.starts_with('/') { "pointer" } else { "header" };
+            trigger["webhook"]["id"] = json!({ kind: place });
         }
         if let Some(respond) = &self.respond {
             trigger["webhook"]["respond"] = respond.clone().into();

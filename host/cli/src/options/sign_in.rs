@@ -1,6 +1,6 @@
 //! The argument for sign-in by OpenID Connect.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
 use clap::{Args, ValueHint};
 use flowcell::{
@@ -36,6 +36,23 @@ impl SignInArgs {
         let (Some(file), Some(path)) = (file, self.sign_in.as_deref()) else { return Ok(None) };
         let opened = SignIns::open(host, identity, &file, path).await;
         opened.map(Some).map_err(|why| settings_file::unopened(path, &why))
+    }
+
+    /// Returns a sentence for each tenant that a rule of the file names, and that does not exist.
+    pub(crate) fn unknown_tenants(&self, exists: impl Fn(&str) -> bool) -> Result<Vec<String>, CliError> {
+        let Some(file) = self.file()? else { return Ok(Vec::new()) };
+        let rules =
+            file.issuers.iter().flat_map(|issuer| issuer.rules.iter().map(move |rule| (&issuer.name, &rule.tenant)));
+        let unknown: BTreeSet<(&String, &String)> = rules.filter(|(_, tenant)| !exists(tenant)).collect();
+        let sentence = |(issuer, tenant): (&String, &String)| {
+            format!(
+                "a rule of the issuer `{}` names the tenant `{}`, which does not exist, so a sign-in by it is refused; make \
+                 the tenant, or mend the rule",
+                issuer.escape_debug(),
+                tenant.escape_debug()
+            )
+        };
+        Ok(unknown.into_iter().map(sentence).collect())
     }
 
     /// Checks the file and its secrets. Connects to no issuer.

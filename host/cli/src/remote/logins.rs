@@ -131,10 +131,10 @@ impl Logins {
         login.map(Some).map_err(|error| damaged(&path, &format!("it is not a login (line {})", error.line())))
     }
 
-    /// Refuses a folder whose files other users may replace.
+    /// Refuses a folder that other users may read, or whose files they may replace.
     fn check_folder(&self) -> Result<(), CliError> {
         let metadata = fs::symlink_metadata(&self.0).map_err(|error| unreadable(&self.0, &error))?;
-        check_private(&self.0, &metadata, metadata.is_dir(), 0o022)
+        check_private(&self.0, &metadata, metadata.is_dir(), 0o077)
     }
 }
 
@@ -155,13 +155,19 @@ fn open(path: &Path) -> io::Result<File> {
 #[cfg(unix)]
 fn check_private(path: &Path, metadata: &Metadata, has_kind: bool, others: u32) -> Result<(), CliError> {
     use std::os::unix::fs::MetadataExt;
+    let is_own = metadata.uid() == rustix::process::geteuid().as_raw();
     let why = match () {
         () if !has_kind => "it is a link, or of another kind",
-        () if metadata.uid() != rustix::process::geteuid().as_raw() => "it belongs to another user",
+        () if !is_own => "it belongs to another user",
         () if metadata.mode() & others != 0 => "other users may read or change it",
         () => return Ok(()),
     };
-    Err(CliError::wrong(format!("{} is not private: {why}", path.display()))
+    let problem = CliError::wrong(format!("{} is not private: {why}", path.display()));
+    if has_kind && is_own && metadata.is_dir() && metadata.mode() & 0o022 == 0 {
+        let hint = format!("its logins have rights of their own, so keep them: `chmod 700 {}`", path.display());
+        return Err(problem.hint(hint));
+    }
+    Err(problem
         .note("the token in it may be known to others: `flowcell token revoke ID`, or let its login end")
         .hint(format!("remove it, and log in again: `rm -r {}`", path.display())))
 }
@@ -172,12 +178,10 @@ fn check_private(_: &Path, _: &Metadata, _: bool, _: u32) -> Result<(), CliError
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> CliError {
-    let problem = CliError::wrong(format!("cannot read {}", path.display())).because(error);
     match path.is_symlink() {
-        true => {
-            problem.note("it is a link, and the login of a server is never one").hint("remove it, and log in again")
-        }
-        false => problem,
+        true => CliError::wrong(format!("{} is a link, and a link in the place of a login is refused", path.display()))
+            .hint("remove it, and log in again"),
+        false => CliError::wrong(format!("cannot read {}", path.display())).because(error),
     }
 }
 
@@ -245,7 +249,15 @@ mod tests {
         let elsewhere = folder.path().join("elsewhere");
         fs::rename(&file, &elsewhere).unwrap();
         symlink(&elsewhere, &file).unwrap();
-        refused("cannot read");
+        refused("is a link");
+        // A dangling link and a circle of links get the same answer.
+        for target in [folder.path().join("none"), file.clone()] {
+            fs::remove_file(&file).unwrap();
+            symlink(target, &file).unwrap();
+            refused("is a link");
+        }
+        fs::remove_file(&file).unwrap();
+        symlink(&elsewhere, &file).unwrap();
         // A login replaces the link, and leaves its target alone.
         logins.put(&server, &login(&server, "new")).unwrap();
         assert!(fs::symlink_metadata(&file).unwrap().is_file());
@@ -258,9 +270,11 @@ mod tests {
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
         refused("not a login");
         put();
-        fs::set_permissions(&logins.0, fs::Permissions::from_mode(0o770)).unwrap();
-        refused("not private");
-        assert!(logins.put(&server, &login(&server, "new")).is_err());
+        for wrong in [0o770, 0o755, 0o750, 0o710, 0o701, 0o704, 0o722] {
+            fs::set_permissions(&logins.0, fs::Permissions::from_mode(wrong)).unwrap();
+            refused("not private");
+            assert!(logins.put(&server, &login(&server, "new")).is_err(), "{wrong:o}");
+        }
         // A link in the place of the folder.
         fs::set_permissions(&logins.0, fs::Permissions::from_mode(0o700)).unwrap();
         fs::rename(&logins.0, folder.path().join("real")).unwrap();

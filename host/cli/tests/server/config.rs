@@ -144,13 +144,39 @@ fn a_server_does_not_start_with_a_key_of_secrets_that_it_cannot_use() {
 }
 
 #[test]
+fn a_check_warns_of_rules_whose_tenants_do_not_exist() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(output_of(folder.path(), &["tenant", "create", "acme"]).status.code(), Some(0));
+    let rules = "\
+issuers:
+- name: ci
+  issuer: https://login.test
+  audience: https://flows.test
+  rules:
+  - { when: { team: a }, tenant: acme, scopes: ['run:read'] }
+  - { when: { team: b }, tenant: acne, scopes: ['run:read'] }
+  - { when: { team: c }, tenant: acne, scopes: ['run:read'] }
+";
+    fs::write(folder.path().join("sign-in.yaml"), rules).unwrap();
+    let checked = output_of(folder.path(), &["serve", "--check", "--sign-in", "sign-in.yaml"]);
+    let told = stderr(&checked);
+    assert_eq!(checked.status.code(), Some(0), "{told}");
+    assert_eq!(told.matches("`acne`, which does not exist").count(), 1, "{told}");
+    assert!(told.contains("the issuer `ci`") && !told.contains("`acme`, which"), "{told}");
+}
+
+#[test]
 fn a_server_uses_the_settings_of_its_file() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("flowcell.yaml"), "name: flows.test\nstate: kept\n").unwrap();
     let (child, address) = serve(folder.path(), &["--config", "flowcell.yaml"]);
     let port = address.port();
     let host = format!("flows.test:{port}");
-    assert_eq!(ask(address, "GET", "/healthz", &[("Host", &host)], "").status, 200);
+    assert_eq!(ask(address, "GET", "/v1/me", &[("Host", &host)], "").status, 200);
+    let refused = ask(address, "GET", "/v1/me", &[("Host", &format!("other.test:{port}"))], "");
+    assert_eq!(refused.fault(), (403, "foreign_host".into()));
+    // A health check may ask under any name.
+    assert_eq!(ask(address, "GET", "/healthz", &[("Host", "pod.test")], "").status, 200);
     assert!(folder.path().join("kept").is_dir());
     assert_eq!(stop(child), Some(0));
 }

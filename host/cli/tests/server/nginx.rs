@@ -294,7 +294,7 @@ fn a_wrong_host_is_refused_behind_nginx() {
     let own = site.ask(NGINX, "GET", "/healthz", &[], "");
     assert_eq!(own.status, 200, "{own:?}");
     for host in ["evil.test", "127.0.0.1", "flows.example.com.evil.test", "localhost"] {
-        let answer = site.ask(NGINX, "GET", "/healthz", &[("Host", host)], "");
+        let answer = site.ask(NGINX, "GET", "/v1/me", &[("Host", host)], "");
         assert_eq!(answer.fault(), (403, "foreign_host".into()), "{host}");
     }
     let stream = shake_hands_with(site.address, &site.made, DEFAULT_VERSIONS, &["h2", "http/1.1"]).unwrap();

@@ -44,6 +44,26 @@ fn triggers_are_bound_to_flows_on_the_command_line() {
         json!({ "secret": ["hook-key"], "scheme": "github" })
     );
     json_of_command(folder, &["trigger", "delete", "report", "pushed"]);
+    let sum = [&scheme("hmac")[..], &["--header", "X-Sum", "--post-id", "/order/id"]].concat();
+    assert_eq!(
+        json_of_command(folder, &sum)["webhook"],
+        json!({ "secret": ["hook-key"], "scheme": "hmac", "header": "X-Sum", "id": { "pointer": "/order/id" } })
+    );
+    json_of_command(folder, &["trigger", "delete", "report", "pushed"]);
+    let basic = [&scheme("basic")[..], &["--user", "me", "--post-id", "X-Id"]].concat();
+    assert_eq!(
+        json_of_command(folder, &basic)["webhook"],
+        json!({ "secret": ["hook-key"], "scheme": "basic", "user": "me", "id": { "header": "X-Id" } })
+    );
+    json_of_command(folder, &["trigger", "delete", "report", "pushed"]);
+    for (odd, why) in [
+        (&["--header", "Content-Length"][..], "cannot be `content-length`"),
+        (&["--header", "X-Sum", "--user", "me"], "unknown key `user`"),
+        (&[], "no `header`"),
+    ] {
+        let wrong = output_of(folder, &[&scheme("hmac")[..], odd].concat());
+        assert!(!wrong.status.success() && stderr(&wrong).contains(why), "{}", stderr(&wrong));
+    }
     let listed = json_of_command(folder, &["trigger", "list"]);
     let ids: Vec<_> = listed.as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["nightly", "noon"]);
@@ -71,6 +91,19 @@ fn missing_objects_of_a_trigger_are_shown_and_logged() {
         |id: &str| listed.as_array().unwrap().iter().find(|one| one["id"] == id).unwrap()["problems"].to_string();
     assert!(problems("posted").contains("nokey") && problems("after").contains("nobuild"), "{listed}");
     assert_eq!(problems("nightly"), "null");
+    // One of two secrets is gone, and the other one still counts.
+    for name in ["first-key", "second-key"] {
+        let set = ["secret", "set", name, "--for", "webhook", "--from-env", "HOOK_KEY"];
+        assert!(flowcell(folder).args(set).env("HOOK_KEY", "a-secret-of-hooks").status().unwrap().success());
+    }
+    let create = ["trigger", "create", "report", "both", "--webhook", "first-key", "--webhook", "second-key"];
+    assert!(json_of_command(folder, &create)["problems"].is_null());
+    let removed = output_of(folder, &["secret", "rm", "second-key"]);
+    assert!(removed.status.success(), "{}", stderr(&removed));
+    let shown = json_of_command(folder, &["trigger", "show", "report", "both"]);
+    let found = shown["problems"].as_array().map(Vec::len);
+    assert!(found == Some(1) && shown["problems"].to_string().contains("second-key"), "{shown}");
+    json_of_command(folder, &["trigger", "delete", "report", "both"]);
     let fired = output_of(folder, &["trigger", "fire", "report", "after"]);
     assert!(fired.status.success() && stderr(&fired).contains("`flowcell serve` starts the run"), "{}", stderr(&fired));
     let log = Owner::start(folder, &["serve", "--listen", "127.0.0.1:0"], "nobuild");

@@ -12,7 +12,7 @@ use crate::{
 fn linked(uses: u32) -> (Served, String) {
     let served = local();
     let schema = json!({ "type": "object", "required": ["name"], "properties": {
-        "name": { "type": "string", "maxLength": 9, "description": "<img src=x onerror=alert(1)> \u{202e}" },
+        "name": { "type": "string", "maxLength": 10, "description": "<img src=x onerror=alert(1)> \u{202e}" },
         "</textarea><script>": { "type": "string", "maxLength": 300 },
     } });
     let flow = json!({ "flow": { "name": "asks", "description": "<script>alert(1)</script>", "inputSchema": schema },

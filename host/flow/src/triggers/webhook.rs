@@ -151,6 +151,7 @@ pub(super) fn read(tree: &Tree, context: &dyn CheckContext, diagnostics: &mut Di
         diagnostics.error("bad_trigger", odd.span, "without `respond` no post waits for an answer", help);
     }
     check_signed(tree, &webhook.scheme(), diagnostics);
+    check_headers(tree, diagnostics);
     if webhook.scheme().id.is_none() && tree.member("id").is_none() {
         let message = format!("a repeated delivery starts a second run: the scheme `{}` has no id of a post", row.name);
         let help = "if the sender repeats an id, add `id: { header: NAME }` or `id: { pointer: /PATH }`";
@@ -174,6 +175,44 @@ fn is_printable(text: &str) -> bool {
 /// Returns true for a token of RFC 9110.
 fn is_header(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+}
+
+/// Headers about the connection or the form of the body, in lowercase. Clients and proxies set them, so a sender can put
+/// neither a proof nor a time into them.
+const RESERVED_HEADERS: [&str; 12] = [
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Checks that the headers of the proof and of the time are two, and that a sender can set them.
+fn check_headers(tree: &Tree, diagnostics: &mut Diagnostics<'_>) {
+    let named = |key: &str| {
+        let member = tree.member(key)?;
+        Some((member.text()?.to_ascii_lowercase(), member.span))
+    };
+    let help = || Some("write the name of a header that only the sender sets, such as `X-Signature`".to_owned());
+    for key in ["header", "timestamp"] {
+        let Some((name, span)) = named(key).filter(|(name, _)| RESERVED_HEADERS.contains(&name.as_str())) else {
+            continue;
+        };
+        let message = format!("`{key}` cannot be `{name}`, which each client and proxy sets by itself");
+        diagnostics.new_rule("bad_value", span, message, help());
+    }
+    if let (Some((header, _)), Some((timestamp, span))) = (named("header"), named("timestamp"))
+        && header == timestamp
+    {
+        diagnostics.new_rule("bad_value", span, "`timestamp` names the header of the signature", help());
+    }
 }
 
 fn read_text(tree: &Tree, key: &str, (fits, what): Rule, diagnostics: &mut Diagnostics<'_>) -> Option<String> {

@@ -91,7 +91,7 @@ impl FormOperation {
     }
 }
 
-/// Creates a link. The flow must exist, and the members must fit the limits.
+/// Creates a link. The flow must exist, and the members must fit the limits and the flow. It may block for about 2 s.
 pub fn create(host: &Host, library: &FlowLibrary, new: &NewForm, actor: &str) -> Result<CreatedForm, FormError> {
     let wrong = |why: String| Err(FormError::Request(why));
     let (lasts, uses) = (new.lasts.unwrap_or(DEFAULT_LIFETIME_MS), new.uses.unwrap_or(1));
@@ -118,8 +118,9 @@ pub fn create(host: &Host, library: &FlowLibrary, new: &NewForm, actor: &str) ->
         prefill: new.prefill.clone(),
         by: actor.to_owned(),
     };
-    // The flow exists and can show a form.
+    // The flow exists, can show a form, and can start with the members.
     Forms(host).shown(library, link.clone())?;
+    Forms(host).check_prefill(library, &link)?;
     let code = code::new(host, &link)?;
     store(host, &link)?;
     Ok(CreatedForm { path: format!("{PAGE}#{code}"), code, link })

@@ -77,6 +77,21 @@ fn a_request_that_several_processes_receive_at_the_same_moment_counts_one_use() 
 }
 
 #[test]
+fn inputs_have_one_digest_in_any_order_of_their_members() {
+    let first = json!({ "a": 1, "b": { "c": [1, 2], "d": null } });
+    assert_eq!(input_digest(&first), input_digest(&json!({ "b": { "d": null, "c": [1, 2] }, "a": 1 })));
+    for other in [
+        json!({}),
+        json!({ "a": 1 }),
+        json!({ "a": "1", "b": { "c": [1, 2], "d": null } }),
+        json!({ "a": 1, "b": { "c": [2, 1], "d": null } }),
+        json!({ "a": 1, "b": { "c": [1, 2] } }),
+    ] {
+        assert_ne!(input_digest(&first), input_digest(&other), "{other}");
+    }
+}
+
+#[test]
 fn a_code_opens_its_link_alone_and_no_changed_one_opens_any() {
     let (_folder, host, _) = host();
     let found = link(&host, "a", 1, 60_000);

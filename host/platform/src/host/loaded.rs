@@ -111,6 +111,13 @@ impl LoadedFlow {
         Ok(CheckedInput { flow: self, given, whole })
     }
 
+    /// Checks a part of an input, whose other members follow later, against the flow's `inputSchema`. It may block for about
+    /// 2 s.
+    pub(crate) fn check_part(&self, given: &Json) -> Result<(), InputError> {
+        let Some(schema) = &self.graph.input_schema else { return Ok(()) };
+        check(&with_optional_members(schema), "its `inputSchema`", given)
+    }
+
     /// Checks a test's fixture for a node's output against the output schema of the node type. The fixture may omit
     /// members, and unknown nodes are not checked. The error has a sentence for each mismatch. It may block for about
     /// 2 s.
@@ -164,8 +171,18 @@ fn check(schema: &Value, name: &str, value: &Json) -> Result<(), InputError> {
 
 /// Returns a schema that also accepts values with omitted members.
 fn with_optional_members(schema: &Value) -> Value {
-    const KEYWORDS_ON_ABSENCE: [&str; 8] =
-        ["required", "minProperties", "dependentRequired", "dependentSchemas", "not", "if", "then", "else"];
+    // The last one depends on the alternatives that a whole value fits.
+    const KEYWORDS_ON_ABSENCE: [&str; 9] = [
+        "required",
+        "minProperties",
+        "dependentRequired",
+        "dependentSchemas",
+        "not",
+        "if",
+        "then",
+        "else",
+        "unevaluatedProperties",
+    ];
     const KEYWORDS_WITH_VALUES: [&str; 4] = ["const", "enum", "default", "examples"];
     match schema {
         Value::Array(schemas) => schemas.iter().map(with_optional_members).collect(),

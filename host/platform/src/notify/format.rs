@@ -63,13 +63,24 @@ pub(super) fn standard(message: &Message, contents: bool) -> Value {
 /// Returns a message as plain text, such as for mail: the lines, without the title.
 pub(super) fn plain(message: &Message, contents: bool) -> String {
     let mut lines: Vec<String> =
-        message.lines(contents).into_iter().map(|(label, value)| format!("{label}: {value}")).collect();
+        message.lines(contents).into_iter().map(|(label, value)| without_links(&format!("{label}: {value}"))).collect();
     if let Some(link) = &message.link {
         lines.push(format!("{}: {}", link.label(), link.url));
     }
     lines.push(format!("Time: {}", time(message.at)));
     lines.push(format!("Id: {}", message.id));
-    format!("{}\n\n{}\n", message.title(), lines.join("\n"))
+    format!("{}\n\n{}\n", without_links(&message.title()), lines.join("\n"))
+}
+
+/// Returns a text whose addresses are no links for programs that look for some in plain text. The id of a run may be one.
+fn without_links(text: &str) -> String {
+    text.replace("://", "[:]//")
+}
+
+/// Returns a text for an annotation of an alert. The templates of an Alertmanager put it into messages of other services, for
+/// which it may not begin a mention, a link or an element.
+fn annotation(text: &str) -> String {
+    without_links(text).replace('<', "‹").replace('>', "›")
 }
 
 /// Returns a message for an incoming webhook of Slack. Its texts are of the type `plain_text`, which has no markup. Slack
@@ -164,11 +175,11 @@ fn alert(message: &Message, contents: bool, now: u64) -> Value {
         }
     }
     let lines: Vec<String> =
-        message.lines(contents).into_iter().map(|(label, value)| format!("{label}: {value}")).collect();
+        message.lines(contents).into_iter().map(|(label, value)| annotation(&format!("{label}: {value}"))).collect();
     let ends = if message.resolves.is_some() { message.at } else { now.saturating_add(ALERT_MS) };
     let mut alert = json!({
         "labels": labels,
-        "annotations": { "summary": message.title(), "description": lines.join("\n") },
+        "annotations": { "summary": annotation(&message.title()), "description": lines.join("\n") },
         "startsAt": time(message.at.min(ends)),
         "endsAt": time(ends),
     });

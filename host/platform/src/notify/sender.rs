@@ -30,6 +30,8 @@ pub(super) const MAX_WAIT: Duration = Duration::from_secs(120);
 pub(super) const GIVE_UP_MS: u64 = 24 * 3_600_000;
 /// The number of failed attempts before a message is given up, so that a clock that was set forward loses none.
 const MIN_ATTEMPTS: u32 = 8;
+/// Time between two lines of the log about refusals by one target for the same reason.
+pub(super) const REFUSAL_INTERVAL: Duration = Duration::from_secs(3_600);
 /// Time between two looks of a sender that has no message.
 const IDLE: Duration = Duration::from_millis(500);
 /// Time between two looks at the state of the store.
@@ -110,6 +112,7 @@ pub(super) async fn watch_store(shared: Arc<Shared>, process: String) {
 /// Sends the messages for a target, one at a time.
 pub(super) async fn send_all(shared: Arc<Shared>, target: Arc<Target>) {
     let (mut last, mut failures) = (shared.process.clone(), 0_u32);
+    let mut logged = LoggedRefusal::default();
     let metrics = shared.host.metrics();
     while !shared.has_to_stop(&target) {
         let now = shared.host.now();
@@ -142,7 +145,9 @@ pub(super) async fn send_all(shared: Arc<Shared>, target: Arc<Target>) {
                 if !error.is_refusal {
                     failures = failures.saturating_add(1);
                 }
-                if let Some(pause) = note_failure(&shared, &target, (&tenant, &message), &error, failures) {
+                if let Some(pause) =
+                    note_failure(&shared, &target, (&tenant, &message), &error, (failures, &mut logged))
+                {
                     shared.pause(&target, pause).await;
                 }
             }
@@ -190,19 +195,39 @@ async fn with_link(
     })
 }
 
+/// The reason of the last refusal by a target that the log has.
+#[derive(Default)]
+pub(super) struct LoggedRefusal(Option<(String, Instant)>);
+
+impl LoggedRefusal {
+    /// Returns whether the log gets a refusal: one for another reason than the last one, and one for the same reason once in
+    /// [`REFUSAL_INTERVAL`].
+    pub(super) fn is_new(&mut self, why: &str, now: Instant) -> bool {
+        let is_known = |(known, at): &(String, Instant)| known == why && now.duration_since(*at) < REFUSAL_INTERVAL;
+        if self.0.as_ref().is_some_and(is_known) {
+            return false;
+        }
+        self.0 = Some((why.to_owned(), now));
+        true
+    }
+}
+
 /// Notes a failed attempt. Gives up what is too old. Returns the time for which the target gets no messages.
 fn note_failure(
     shared: &Shared,
     target: &Target,
     (tenant, message): (&Tenant, &Message),
     error: &SendError,
-    failures: u32,
+    (failures, logged): (u32, &mut LoggedRefusal),
 ) -> Option<Duration> {
     let (metrics, now, name) = (shared.host.metrics(), shared.host.now(), target.name());
     metrics.count_notices(name, NoticeOutcome::Failed, 1);
     let attempts = if error.is_refusal { message.attempts + 1 } else { failures };
-    // A refusal after an outage is the first refusal, too.
-    let is_first = if error.is_refusal { message.refusals == 0 } else { failures == 1 };
+    // A refusal after an outage is the first refusal, too. A target that refuses all messages for one reason is logged once.
+    let is_first = match error.is_refusal {
+        true => message.refusals == 0 && logged.is_new(&error.why, Instant::now()),
+        false => failures == 1,
+    };
     if is_first {
         tracing::warn!("cannot send the notification `{}` to `{name}`, and tries again: {}", message.id, error.why);
     }

@@ -16,7 +16,7 @@ use super::{
     queue::{MAX_WAITING, Queues, Wanted},
     record::{LEASE, Lease, MAX_REPORTED, MAX_SEEN, OVERLAP_MS, Progress},
     scan::Look,
-    sender::{FIRST_WAIT, wait_after},
+    sender::{FIRST_WAIT, LoggedRefusal, REFUSAL_INTERVAL, wait_after},
     watch::{StoreWatch, secrets},
 };
 use crate::{Host, operate::settings_file::SettingsFile};
@@ -103,6 +103,14 @@ fn texts_of_tenants_are_only_texts_in_each_format() {
     assert_eq!((&pager["routing_key"], &pager["dedup_key"]), (&json!("the-key"), &json!(message.id)));
     let alerts = body(Format::AlertManager, &message, true, None, 0);
     assert_eq!(alerts[0]["labels"]["id"], json!(message.id));
+    assert!(!alerts[0]["annotations"].to_string().contains(['<', '>']), "{alerts}");
+    // The id of a run may be an address, which a receiver of plain text makes a link.
+    let named = failed("https://evil.test/x", 0);
+    let alerts = body(Format::AlertManager, &named, true, None, 0);
+    for text in [plain(&named, true), alerts[0]["annotations"].to_string()] {
+        assert!(text.contains("https[:]//evil.test/x") && !text.contains("https://evil.test"), "{text}");
+    }
+    assert_eq!(alerts[0]["labels"]["run"], json!("https://evil.test/x"), "the labels are exact");
     let standard = body(Format::Standard, &message, false, None, 0);
     assert!(standard.get("text").is_none() && standard["flow"].as_str().unwrap().starts_with("<!channel>"));
     for form in [Format::Standard, Format::Slack, Format::Teams, Format::PagerDuty, Format::AlertManager] {
@@ -458,6 +466,24 @@ fn an_alert_that_waited_is_not_over_when_it_arrives() {
         (&alerts[0]["startsAt"], &alerts[0]["endsAt"]),
         (&json!("1970-01-01T00:00:00Z"), &json!("1970-01-01T03:00:00Z"))
     );
+}
+
+#[test]
+fn a_target_that_refuses_all_messages_is_logged_once_an_hour_for_each_reason() {
+    let (mut logged, begin) = (LoggedRefusal::default(), Instant::now());
+    let step = Duration::from_secs(1);
+    let table = [
+        ("302", begin, true),
+        ("302", begin + step, false),
+        ("404", begin + step * 2, true),
+        ("404", begin + step * 3, false),
+        ("302", begin + step * 4, true),
+        ("302", begin + step * 4 + REFUSAL_INTERVAL - step, false),
+        ("302", begin + step * 4 + REFUSAL_INTERVAL, true),
+    ];
+    for (why, at, expected) in table {
+        assert_eq!(logged.is_new(why, at), expected, "{why} {:?}", at.duration_since(begin));
+    }
 }
 
 #[test]

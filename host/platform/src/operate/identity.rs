@@ -278,9 +278,10 @@ pub trait Identify: Send + Sync {
         Err(AuthError::Unknown)
     }
 
-    /// Revokes the token that a client got from [`Identify::log_in`]. Every other token stays valid.
-    fn log_out(&self, _caller: &Caller) -> Result<(), AuthError> {
-        Ok(())
+    /// Revokes the token that a client got from [`Identify::log_in`]. Every other token stays valid. Returns whether the
+    /// client has no valid token any more. By default no client has one.
+    fn log_out(&self, _caller: &Caller) -> Result<bool, AuthError> {
+        Ok(true)
     }
 
     /// Makes a session for a person identified by an issuer, with the rights that the operator's rules give. By

@@ -16,7 +16,7 @@ use crate::operate::{
 pub const PENDING_LIFETIME_MS: u64 = 10 * 60_000;
 /// Maximum length of a cookie.
 const MAX_COOKIE_BYTES: usize = 3_072;
-/// Maximum length of the page to open afterwards. A longer one is left out.
+/// Maximum length of the page to open afterwards. A longer one is left out, and so is one that is no page of the console.
 pub(super) const MAX_NEXT_BYTES: usize = 512;
 const COOKIE: SignedText = SignedText { prefix: "", purpose: "flowcell sign-in 1", most: MAX_COOKIE_BYTES };
 
@@ -37,6 +37,18 @@ pub(super) struct Pending {
     pub(super) ends: u64,
 }
 
+/// Returns whether a place is a page of the console: a path below `/console` that no browser takes for another one, with a
+/// query and a fragment.
+fn is_console_page(place: &str) -> bool {
+    let path = place.split(['?', '#']).next().unwrap_or_default();
+    let is_dots = |segment: &str| matches!(segment.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | "..");
+    let is_safe = |letter: char| letter != '\\' && !letter.is_control() && !letter.is_whitespace();
+    place.len() <= MAX_NEXT_BYTES
+        && (path == "/console" || path.starts_with("/console/"))
+        && place.chars().all(is_safe)
+        && !path.split('/').any(is_dots)
+}
+
 impl Pending {
     /// Begins a sign-in. Returns it with its cookie. Reads the store.
     pub(super) fn begin(
@@ -52,7 +64,7 @@ impl Pending {
             nonce: pkce::random(),
             verifier: pkce::random(),
             origin: origin.to_owned(),
-            next: if next.len() > MAX_NEXT_BYTES { String::new() } else { next.to_owned() },
+            next: if is_console_page(next) { next.to_owned() } else { String::new() },
             ends: now.saturating_add(PENDING_LIFETIME_MS),
         };
         let cookie = COOKIE.sign(vault, &Tenant::local(), &pending)?;
@@ -86,6 +98,43 @@ mod tests {
     use crate::{Host, operate::vault::signing};
 
     #[test]
+    fn the_page_afterwards_is_one_of_the_console() {
+        for own in [
+            "/console",
+            "/console/runs",
+            "/console?a=b",
+            "/console/runs?next=https://x/../y#part",
+            "/console/...",
+            "/console/a..b",
+        ] {
+            assert!(is_console_page(own), "{own}");
+        }
+        for other in [
+            "",
+            "/",
+            "https://evil.test",
+            "//evil.test/console",
+            "/consoles",
+            "console/runs",
+            "javascript:alert(1)",
+            "/console/../../evil",
+            "/console/..",
+            "/console/./x",
+            "/console/%2e%2E/x",
+            "/console/.%2e?a",
+            "/console/..#a",
+            "/console/\\evil.test",
+            "/console/.\t./x",
+            "/console/a\r\nb",
+            "/console/a b",
+            "/console/\u{85}",
+            " /console",
+        ] {
+            assert!(!is_console_page(other), "{other:?}");
+        }
+    }
+
+    #[test]
     fn only_an_unchanged_cookie_of_this_store_opens() {
         let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let host = Host::builder().state_dir(folder.path()).build().unwrap();
@@ -117,12 +166,12 @@ mod tests {
         for changed in changed {
             assert_eq!(Pending::open(host.vault(), &changed).unwrap(), None, "{changed}");
         }
-        let (second, _) = begin(&"x".repeat(513));
+        let (second, _) = begin(&format!("/console/{}", "x".repeat(504)));
         assert!(second.next.is_empty() && second.state != pending.state && second.state.len() == 43);
         let longest = Pending::begin(
             host.vault(),
             (&"n".repeat(32), &"i".repeat(512)),
-            (&"o".repeat(512), &"x".repeat(512)),
+            (&"o".repeat(512), &format!("/console/{}", "x".repeat(503))),
             u64::MAX,
         );
         assert!(longest.unwrap().1.len() <= MAX_COOKIE_BYTES);

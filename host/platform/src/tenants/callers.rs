@@ -107,7 +107,7 @@ impl Identify for Callers {
         self.tenants.log_in(proof, client)
     }
 
-    fn log_out(&self, caller: &Caller) -> Result<(), AuthError> {
+    fn log_out(&self, caller: &Caller) -> Result<bool, AuthError> {
         self.tenants.log_out(caller)
     }
 

@@ -284,14 +284,17 @@ fn new_login(
     Ok(Some(Login { token: token.token, lasts }))
 }
 
-/// Revokes the caller's token if it is one of a login.
-pub(super) fn log_out(tenants: &Tenants, caller: &Caller) -> Result<(), AuthError> {
-    let Some(id) = &caller.token else { return Ok(()) };
+/// Revokes the caller's token if it is one of a login. Returns whether the caller has no valid token any more. A machine has the
+/// token of its issuer, which makes its next session.
+pub(super) fn log_out(tenants: &Tenants, caller: &Caller) -> Result<bool, AuthError> {
+    let Some(id) = &caller.token else { return Ok(true) };
     let known = tenants.get::<Token>(TOKEN, id).map_err(|_| AuthError::Unavailable)?;
-    match known.is_some_and(|(known, _)| known.is_login) {
-        true => tenants.acting_as(id).revoke_token(id).map_err(|_| AuthError::Unavailable),
-        false => Ok(()),
+    let Some((known, _)) = known else { return Ok(true) };
+    if !known.is_login || known.login_kind() == Some(LoginKind::Machine) {
+        return Ok(false);
     }
+    tenants.acting_as(id).revoke_token(id).map_err(|_| AuthError::Unavailable)?;
+    Ok(true)
 }
 
 /// Returns the reason why a token or the account that the token with this id was made from is not valid. Returns `None` if all
@@ -458,12 +461,13 @@ mod tests {
         let second = command(&tenants, &approve(&tenants, &browser).unwrap(), "v").unwrap();
         assert!(second.lasts <= first.lasts);
         // The browser ends, and the command that it has approved goes on.
-        log_out(&tenants, &caller(&tenants, &browser.token)).unwrap();
+        assert!(log_out(&tenants, &caller(&tenants, &browser.token)).unwrap());
         assert_eq!(tenants.identify(Some(&browser.token)).unwrap_err(), AuthError::Unknown);
         let held = caller(&tenants, &second.token);
         assert_eq!(tenants.refusal(&held), Ok(None));
-        log_out(&tenants, &caller(&tenants, &first.token)).unwrap();
+        assert!(log_out(&tenants, &caller(&tenants, &first.token)).unwrap());
         assert_eq!(tenants.refusal(&held), Ok(Some(Refusal::TokenRevoked)), "the end of the first ends all");
+        assert!(!log_out(&tenants, &caller(&tenants, &token.token)).unwrap());
         assert!(tenants.identify(Some(&token.token)).is_ok(), "a logout ends no token of an operator");
     }
 

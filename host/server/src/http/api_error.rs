@@ -387,7 +387,9 @@ impl From<HookError> for ApiError {
             HookError::TooMany { seconds } => ApiError::busy("too_many_failures", error).with_retry_after(seconds),
             HookError::Unsigned => ApiError::new(StatusCode::UNAUTHORIZED, "unsigned", error),
             HookError::OtherBody => ApiError::new(StatusCode::CONFLICT, "webhook_conflict", error),
-            HookError::Body(_) | HookError::Id(_) | HookError::Parts(_) => ApiError::bad_request(error),
+            HookError::Body(_) | HookError::Id(_) | HookError::Parts(_) | HookError::Part(_) => {
+                ApiError::bad_request(error)
+            }
             HookError::Multipart => ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", error),
             HookError::Draining => ApiError::draining(),
             HookError::Later(TriggerStartError::Admit(error)) => error.into(),

@@ -52,7 +52,7 @@ pub(crate) struct FormToCreate {
     /// The number of runs that the link may start. Default: one.
     #[schema(minimum = 1, maximum = 100_000)]
     uses: Option<u32>,
-    /// Members of the input, at most 16 KiB, which the form shows and a person may change.
+    /// Members of the input, at most 16 KiB, which the form shows and a person may change. Each must fit the `inputSchema`.
     #[schema(value_type = Option<Object>)]
     prefill: Option<Map<String, Value>>,
 }
@@ -109,7 +109,7 @@ pub(crate) struct FormInput {
     #[serde(default)]
     #[schema(value_type = Object)]
     input: Map<String, Value>,
-    /// A text that is new for each form: requests with the same one start one run.
+    /// A text that is new for each form: requests with the same one and the same input start one run.
     #[schema(max_length = 256)]
     once: Option<String>,
 }
@@ -124,8 +124,11 @@ impl From<FormError> for ApiError {
                 ApiError::new(StatusCode::GONE, "link_ended", why).with_details(json!({ "endedAt": at }))
             }
             FormError::Used => of(StatusCode::GONE),
-            FormError::TooMany => of(StatusCode::CONFLICT),
+            FormError::OtherInput(_) | FormError::TooMany => of(StatusCode::CONFLICT),
             FormError::Request(why) => ApiError::bad_request(why),
+            FormError::Prefill(ref unfit) => {
+                of(StatusCode::UNPROCESSABLE_ENTITY).with_details(json!({ "findings": unfit.findings() }))
+            }
             FormError::Flow(error) => error.into(),
             FormError::Start(error) => error.into(),
             FormError::Key(error) => error.into(),
@@ -212,7 +215,8 @@ pub(crate) async fn show_linked_form(
 
 /// Start the flow of a link with the input of a form
 ///
-/// The use of the link counts once the input fits the flow. A request with the same `once` starts no second run.
+/// The use of the link counts once the input fits the flow. A request with the same `once` and `input` starts no second run,
+/// and one with another `input` gets 409 `idempotency_conflict`.
 #[utoipa::path(post, path = "/v1/links/form/start", tag = "forms", request_body = FormInput,
     responses((status = 200, body = Accepted), (status = "default", body = ErrorBody)))]
 pub(crate) async fn start_by_link(
@@ -277,7 +281,7 @@ impl OpenForm {
         let runner = match begun.await? {
             FormStart::New(runner) => runner,
             FormStart::Known(_) => return Ok(Json(Accepted::new(&run))),
-            FormStart::Underway(_) => return wait_for(&request, &run).await,
+            FormStart::Underway(_, digest) => return wait_for(&request, &run, &digest).await,
         };
         let tenant = request.tenant().clone();
         if let Err(error) = app.admission.admit(tenant, *runner, Overflow::Refuse).await {
@@ -298,11 +302,11 @@ impl OpenForm {
 }
 
 /// Waits for a run that another process is about to start for the same request.
-async fn wait_for(request: &Request, run: &RunId) -> Result<Json<Accepted>, ApiError> {
+async fn wait_for(request: &Request, run: &RunId, digest: &str) -> Result<Json<Accepted>, ApiError> {
     for _ in 0..MAX_LOOKS {
         tokio::time::sleep(LOOK_INTERVAL).await;
-        let known = run.clone();
-        let knows = request.clone().blocking(move |request| Ok(Forms(&request.host).has_begun(&known)?));
+        let (known, sent) = (run.clone(), digest.to_owned());
+        let knows = request.clone().blocking(move |request| Ok(Forms(&request.host).has_begun(&known, &sent)?));
         if knows.await? {
             return Ok(Json(Accepted::new(run)));
         }

@@ -120,12 +120,27 @@ pub(crate) async fn read_body(request: Request, most: usize) -> Result<Bytes, Ap
     Ok(bytes)
 }
 
+/// Returns an error of the parser with types of JSON in place of those of this program.
+fn with_json_types(why: &str) -> String {
+    let Some((before, expected)) = why.rsplit_once(", expected ") else { return why.to_owned() };
+    let (kind, place) = expected.split_at(expected.find(" at line ").unwrap_or(expected.len()));
+    let kind = match kind {
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number from 0",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        "f32" | "f64" => "a number",
+        kind if kind.starts_with("a nonzero ") => "a whole number other than 0",
+        kind if kind.starts_with("struct ") => "an object",
+        kind => kind,
+    };
+    format!("{before}, expected {kind}{place}")
+}
+
 fn wrong_json(error: &serde_json::Error) -> ApiError {
     let what = match error.classify() {
         Category::Data => "the body does not fit the route",
         _ => "the body is not JSON",
     };
-    ApiError::bad_request(format!("{what}: {error}"))
+    ApiError::bad_request(format!("{what}: {}", with_json_types(&error.to_string())))
         .with_details(json!({ "line": error.line(), "column": error.column() }))
 }
 

@@ -18,6 +18,7 @@ use super::{
     auth_rate_limiter::ClientAddr,
     identity::{AuthError, Identify, Login, LoginClient, Scope},
     intake::Body,
+    machines,
     steer::Nothing,
 };
 use crate::blocking::blocking;
@@ -178,7 +179,8 @@ pub(crate) async fn create_code(
 
 /// Log a client out: revoke the token of its login, and remove the cookie
 ///
-/// A command sends its token as `Authorization: Bearer`. A token that is not one of a login stays valid.
+/// A command sends its token as `Authorization: Bearer`. A token that is not one of a login, such as that of a machine, gets
+/// 409 `conflict` and stays valid. One that is not valid any more gets 204.
 #[utoipa::path(post, path = "/v1/logout", tag = "server",
     request_body(content = Nothing, description = "optional"),
     responses((status = 204, description = "logged out", headers(("set-cookie" = String))),
@@ -192,14 +194,23 @@ pub(crate) async fn log_out(
     let token = app.cookie.credential(uri.path(), &headers).map(str::to_owned);
     let cookie = app.cookie.set(&headers, "", 0);
     finish_detached(async move {
-        let identity = app.identity.clone();
-        let logging_out = blocking(move || match token.map(|token| identity.identify(Some(&token))) {
-            Some(Ok(caller)) => identity.log_out(&caller),
-            Some(Err(AuthError::Unavailable)) => Err(AuthError::Unavailable),
-            // The token is not valid any more.
-            Some(Err(_)) | None => Ok(()),
+        let (identity, has_issuers) = (app.identity.clone(), app.sign_ins.is_some());
+        let logging_out = blocking(move || match token {
+            None => Ok(true),
+            // The server cannot end the token of an issuer.
+            Some(token) if has_issuers && machines::is_issued(&token) => Ok(false),
+            Some(token) => match identity.identify(Some(&token)) {
+                Ok(caller) => identity.log_out(&caller),
+                Err(AuthError::Unavailable) => Err(AuthError::Unavailable),
+                // The token is not valid any more.
+                Err(_) => Ok(true),
+            },
         });
-        logging_out.await.map_err(ApiError::internal)??;
+        if !logging_out.await.map_err(ApiError::internal)?? {
+            let why = "nothing was revoked: the token is not one of a login, and goes on; its owner or an operator ends it \
+                       with `flowcell token revoke`, and the token of a machine ends by itself";
+            return Err(ApiError::new(StatusCode::CONFLICT, "conflict", why));
+        }
         let cookie = AppendHeaders(cookie.map(|cookie| (header::SET_COOKIE, cookie)));
         Ok((StatusCode::NO_CONTENT, cookie).into_response())
     })

@@ -18,7 +18,7 @@ use flowcell_platform::{
 #[derive(Serialize, ToSchema)]
 pub(crate) struct SecretView {
     name: String,
-    /// The servers that may receive the secret.
+    /// The servers that may receive the secret, or `webhook` alone for the key of a trigger.
     #[serde(rename = "for")]
     origins: Vec<String>,
     /// The number of times that the secret was set.
@@ -55,7 +55,7 @@ pub(crate) struct NewSecret {
     // A schema counts characters, and 2 characters may have 8 bytes.
     #[schema(value_type = String, min_length = 2, max_length = 65536)]
     value: Hidden,
-    /// The servers that may receive the secret, such as `https://api.example.com`.
+    /// The servers that may receive the secret, such as `https://api.example.com`, or `webhook` alone for the key of a trigger.
     #[serde(rename = "for", default)]
     origins: Vec<String>,
     /// The time in milliseconds after which the server that issued the secret ends it, at most 365 days. Default: no end.

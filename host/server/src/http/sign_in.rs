@@ -51,7 +51,7 @@ pub(crate) struct IssuerList {
 pub(crate) struct NewSignIn {
     /// The name of the issuer.
     issuer: String,
-    /// The page of the console to open afterwards, at most 512 bytes. A longer one is left out.
+    /// The page of the console to open afterwards, at most 512 bytes: a path below `/console`. Anything else is left out.
     #[serde(default)]
     next: String,
 }

@@ -107,7 +107,17 @@ fn a_link_shows_its_form_and_starts_a_run() {
     assert_eq!(house.call("GET", &by, &Value::Null).json()["runs"].as_array().unwrap().len(), 1);
     // The same form again is the same run, also when the link has no further use.
     assert_eq!(house.start(&code, "1", &json!({ "count": 3 })).json()["runId"], run);
-    assert_eq!(house.start(&code, "2", &json!({})).status, 200);
+    // The same key with another input starts nothing, and its input is not dropped without a word.
+    for other in [json!({ "count": 4 }), json!({}), json!({ "count": 3, "item": "ink" })] {
+        let refused = house.start(&code, "1", &other);
+        assert_eq!(refused.fault(), (409, "idempotency_conflict".to_owned()), "{other}");
+        assert!(refused.body.contains(&run), "{refused:?}");
+    }
+    assert_eq!(house.used(), [1]);
+    // The order of the members does not matter.
+    let second = house.start(&code, "2", &json!({ "count": 1, "item": "ink" }));
+    let again = house.start(&code, "2", &json!({ "item": "ink", "count": 1 }));
+    assert_eq!((second.status, &second.body), (200, &again.body), "{again:?}");
     assert_eq!(house.start(&code, "1", &json!({ "count": 3 })).json()["runId"], run);
     for late in [house.show(&code), house.start(&code, "3", &json!({}))] {
         assert_eq!(late.fault(), (410, "link_used".to_owned()));
@@ -148,6 +158,45 @@ fn a_link_that_is_used_twice_at_the_same_moment_starts_one_run() {
     let mut used = house.used();
     used.sort_by_key(Value::as_u64);
     assert_eq!((house.runs().len(), used), (2, vec![json!(1), json!(1)]));
+}
+
+#[test]
+fn members_that_do_not_fit_the_flow_make_no_link() {
+    let house = House::new();
+    house.store(
+        "closed",
+        &json!({
+            "type": "object", "required": ["size", "to"], "additionalProperties": false,
+            "properties": {
+                "size": { "enum": ["s", "m"] }, "count": { "type": "integer", "maximum": 9 },
+                "to": { "type": "object", "required": ["city", "street"], "additionalProperties": false,
+                    "properties": { "city": { "type": "string" }, "street": { "type": "string" } } },
+            },
+        }),
+    );
+    let create = |prefill: Value| house.call("POST", "/v1/forms", &json!({ "flow": "closed", "prefill": prefill }));
+    for (wrong, place) in [
+        (json!({ "zz": 1 }), "zz"),
+        (json!({ "size": "xl" }), "size"),
+        (json!({ "count": "3" }), "count"),
+        (json!({ "count": 10 }), "count"),
+        (json!({ "size": null }), "size"),
+        (json!({ "to": { "city": 7 } }), "to.city"),
+        (json!({ "to": { "floor": 7 } }), "floor"),
+    ] {
+        let refused = create(wrong.clone());
+        assert_eq!(refused.fault(), (422, "invalid_input".to_owned()), "{wrong}");
+        let findings = refused.json()["error"]["details"]["findings"].to_string();
+        assert!(refused.body.contains("`prefill`") && findings.contains(place), "{refused:?}");
+    }
+    assert_eq!(house.used(), Vec::<Value>::new());
+    // The person adds the members that are missing.
+    for good in [json!({}), json!({ "count": 9 }), json!({ "to": { "city": "Oslo" } })] {
+        assert_eq!(create(good.clone()).status, 201, "{good}");
+    }
+    // No member pretends to be a trigger, also in a flow that takes any.
+    let forged = json!({ "flow": "order", "prefill": { "trigger": { "type": "cron" } } });
+    assert_eq!(house.call("POST", "/v1/forms", &forged).fault(), (400, "bad_request".to_owned()));
 }
 
 #[test]
@@ -252,6 +301,15 @@ fn a_link_ends_and_its_members_are_bounded() {
         json!({}),
     ] {
         assert_eq!(house.call("POST", "/v1/forms", &wrong).fault(), (400, "bad_request".to_owned()), "{wrong}");
+    }
+    // A message names types of JSON.
+    for (wrong, kind) in [
+        (json!({ "flow": "order", "uses": "x" }), "a whole number from 0"),
+        (json!({ "flow": "order", "uses": -1 }), "a whole number from 0"),
+        (json!([]), "an object"),
+    ] {
+        let refused = house.call("POST", "/v1/forms", &wrong);
+        assert!(refused.body.contains(&format!("expected {kind} at line 1")), "{refused:?}");
     }
     assert_eq!(house.start(&code, &"k".repeat(257), &json!({})).fault(), (400, "bad_request".to_owned()));
     let large = json!({ "item": "pen", "note": "x".repeat(100_000) });

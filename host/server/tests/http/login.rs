@@ -74,9 +74,17 @@ fn h20_a_login_has_no_more_rights_than_its_token_and_ends_with_it() {
     assert_eq!(get("/v1/flows").fault(), (403, "forbidden".into()));
     let child = cookie.split_once('=').unwrap().1;
     assert_eq!(log_in(&served, child).fault(), (401, "unauthorized".into()), "a login makes no further logins");
-    // A logout ends no other tokens.
-    let bearer = format!("Bearer {a}");
-    assert_eq!(ask(served.address, "POST", "/v1/logout", &[("Authorization", &bearer)], "").status, 204);
+    // A logout ends no other tokens, and says so. One that is not valid any more needs none.
+    let log_out = |token: &str| {
+        let bearer = format!("Bearer {token}");
+        ask(served.address, "POST", "/v1/logout", &[("Authorization", &bearer)], "")
+    };
+    let refused = log_out(&a);
+    assert_eq!(refused.fault(), (409, "conflict".into()));
+    assert!(refused.body.contains("nothing was revoked"), "{refused:?}");
+    for none in ["fct_0_0", "", "eyJhbGciOiJub25lIn0.e30."] {
+        assert_eq!(log_out(none).status, 204, "{none}");
+    }
     assert_eq!(call(&served, &a, "GET", "/v1/runs", &Value::Null).status, 200);
     tenants(&served).revoke_token(&parent.id).unwrap();
     assert_eq!(get("/v1/runs").fault(), (401, "unauthorized".into()));

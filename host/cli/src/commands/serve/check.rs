@@ -6,7 +6,7 @@ use flowcell::{
     Error, FlowLibrary, Host, OpenStoreError, Reader,
     identity::{Identify, Local},
     server::check_guarded,
-    tenants::callers::Callers,
+    tenants::{Tenants, callers::Callers},
 };
 
 use super::{ServeArgs, start_error};
@@ -37,6 +37,7 @@ pub(super) fn check(args: &ServeArgs, place: StoreLocation<'_>, terminal: Termin
     let exit = |wrong: usize| if wrong > 0 { Exit::Wrong } else { Exit::Good };
     args.notify.check(&host, terminal)?;
     args.sign_in.check(&host, terminal)?;
+    check_rules(args, place, &host, is_old, terminal)?;
     let library = FlowLibrary::open(&args.flows).with_posted_of(&host);
     let shown = args.flows.display();
     if !args.flows.is_dir() && !library.is_shared() {
@@ -78,12 +79,36 @@ fn check_tokens(
         );
         return Ok(());
     }
-    let reading = match place {
-        StoreLocation::Folder(_) => Some(args.packs.dry_host(&args.store)?),
-        _ => None,
-    };
+    let reading = reading_host(args, place)?;
     let callers = Callers::of(reading.as_ref().unwrap_or(host)).map_err(|error| unreadable(&error))?;
     check(&callers).map_err(start_error)
+}
+
+/// Returns a host that reads the store in a folder. `None` for another place.
+fn reading_host(args: &ServeArgs, place: StoreLocation<'_>) -> Result<Option<Host>, CliError> {
+    match place {
+        StoreLocation::Folder(_) => args.packs.dry_host(&args.store).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// Warns of rules of the sign-in whose tenants do not exist. The server starts with them, since a tenant may be made later.
+fn check_rules(
+    args: &ServeArgs,
+    place: StoreLocation<'_>,
+    host: &Host,
+    is_old: bool,
+    terminal: Terminal,
+) -> Result<(), CliError> {
+    if is_old || args.sign_in.file()?.is_none() {
+        return Ok(());
+    }
+    let reading = reading_host(args, place)?;
+    let tenants = Tenants::of(reading.as_ref().unwrap_or(host)).list().map_err(|error| unreadable(&error))?;
+    let exists = |name: &str| tenants.iter().any(|row| row.name == name && !row.being_removed);
+    let unknown = args.sign_in.unknown_tenants(exists)?;
+    unknown.iter().for_each(|why| terminal.warn(why));
+    Ok(())
 }
 
 /// Checks the store in a folder. Returns true if the server would upgrade it.

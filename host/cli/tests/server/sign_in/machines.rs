@@ -68,6 +68,9 @@ fn a_job_uses_the_api_with_the_token_of_its_issuer() {
     let bearer = format!("Bearer {token}");
     let start = ask(site.address, "POST", "/v1/runs", &[("Authorization", &bearer)], &flow);
     assert_eq!(start.fault(), (403, "forbidden".into()), "the rule gives no scope for it");
+    // The token of an issuer makes sessions until it ends, so no logout ends it.
+    let out = ask(site.address, "POST", "/v1/logout", &[("Authorization", &bearer)], "");
+    assert_eq!((out.fault(), me(&site, &token).status), ((409, "conflict".into()), 200));
     let list = ask(site.address, "GET", "/v1/sign-in", &[], "").json();
     assert_eq!(list, json!({ "issuers": [] }), "people do not sign in with it");
     let page = ask(site.address, "GET", "/console/sign-in/ci", &[], "");

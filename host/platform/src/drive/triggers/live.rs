@@ -108,18 +108,18 @@ const STORED_CHECK: TriggerCheck<'static> = TriggerCheck { rules: CheckMode::Sto
 /// Reads the stored definition of a trigger that is bound to a flow. The secrets and flows that it names are not
 /// checked.
 pub(super) fn read_bound(bound: &serde_json::Value) -> Result<Trigger, Vec<Diagnostic>> {
-    trigger(&Source { name: "trigger".into(), text: bound.to_string() }, &STORED_CHECK)
+    trigger(&Source { name: "trigger".into(), text: bound.to_string() }, &STORED_CHECK).map(|(trigger, _)| trigger)
 }
 
-/// Reads the definition of a trigger that a user wants to bind to a flow. The secrets and flows that it names must
-/// exist.
-pub(super) fn read_new(
+/// Checks the definition of a trigger that a user wants to bind to a flow. The secrets and flows that it names must exist.
+/// Returns the warnings, such as one of a secret that is missing beside another one.
+pub(super) fn check_new(
     new: &serde_json::Value,
     host: &Host,
     library: &FlowLibrary,
-) -> Result<Trigger, Vec<Diagnostic>> {
+) -> Result<Vec<Diagnostic>, Vec<Diagnostic>> {
     let asked = TriggerCheck { rules: CheckMode::Adding, binding: Some((host, library)) };
-    trigger(&Source { name: "trigger".into(), text: new.to_string() }, &asked)
+    trigger(&Source { name: "trigger".into(), text: new.to_string() }, &asked).map(|(_, warnings)| warnings)
 }
 
 /// Returns the triggers that the newest version of a flow declares.

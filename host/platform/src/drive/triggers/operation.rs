@@ -3,7 +3,7 @@
 //! and then follows the changes.
 
 use flowcell_contract::{RunId, Tenant};
-use flowcell_flow::{Diagnostic, triggers::Cause};
+use flowcell_flow::{Diagnostic, Severity, triggers::Cause};
 use flowcell_runtime::ports::StoreError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -23,6 +23,8 @@ pub const MAX_BOUND_TRIGGERS: usize = 1_000;
 pub const MAX_PENDING_STARTS: usize = 16;
 /// Maximum number of keys of such requests that a trigger remembers, the latest ones.
 const MAX_KEPT_KEYS: usize = 64;
+/// The codes of warnings about a secret that a trigger cannot use beside others.
+const SECRET_WARNINGS: [&str; 2] = ["missing_secret", "locked_secret"];
 
 /// An error of an operation on triggers.
 #[derive(Debug, thiserror::Error)]
@@ -37,7 +39,7 @@ pub enum TriggerError {
     #[error("the trigger `{0}` is in the file of its flow; remove it there, or disable it")]
     Declared(String),
     /// The definition has errors.
-    #[error("the trigger is invalid: {}", .0.first().map_or("", |finding| &finding.message))]
+    #[error("the trigger is invalid: {}", first_error(.0))]
     Invalid(Vec<Diagnostic>),
     /// A limit is reached.
     #[error("{0}")]
@@ -148,7 +150,7 @@ impl<'a> TriggerAdmin<'a> {
         if live::read_declared(&self.library, flow)?.iter().any(|known| known.id == read.id) {
             return Err(TriggerError::Taken(key));
         }
-        live::read_new(trigger, self.host, &self.library).map_err(TriggerError::Invalid)?;
+        live::check_new(trigger, self.host, &self.library).map_err(TriggerError::Invalid)?;
         let records = Records(self.host);
         if records.settings()?.iter().filter(|(_, settings)| settings.bound.is_some()).count() >= MAX_BOUND_TRIGGERS {
             return Err(TriggerError::TooMany(format!(
@@ -236,9 +238,14 @@ impl<'a> TriggerAdmin<'a> {
     fn to_json(&self, live: &TenantTrigger) -> Result<Value, TriggerError> {
         let mark = Records(self.host).find_mark(&live.key())?.filter(|mark| mark.cause == live.cause());
         let mut view = serde_json::to_value(&live.trigger).unwrap_or_default();
-        // If a secret or a flow that the trigger names is gone, the trigger starts nothing.
-        if let Err(found) = live::read_new(&view, self.host, &self.library) {
-            view["problems"] = found.iter().map(|found| found.message.clone()).collect::<Vec<_>>().into();
+        // If a secret or a flow that the trigger names is gone, the trigger starts nothing. If one of several secrets is gone
+        // or locked, posts with the others still start the flow.
+        let (Ok(found) | Err(found)) = live::check_new(&view, self.host, &self.library);
+        let is_problem =
+            |found: &&Diagnostic| found.severity == Severity::Error || SECRET_WARNINGS.contains(&found.code);
+        let problems: Vec<_> = found.iter().filter(is_problem).map(|found| found.message.clone()).collect();
+        if !problems.is_empty() {
+            view["problems"] = problems.into();
         }
         view["flow"] = live.flow.clone().into();
         view["declared"] = live.declared.into();
@@ -260,6 +267,12 @@ impl<'a> TriggerAdmin<'a> {
 /// Returns the URL path for posts to a trigger.
 fn webhook_path(tenant: &Tenant, live: &TenantTrigger) -> String {
     format!("/v1/hooks/{tenant}/{}/{}", live.flow, live.trigger.id)
+}
+
+/// Returns the message of the first error among the diagnostics of a trigger. A warning may stand before it.
+fn first_error(found: &[Diagnostic]) -> &str {
+    let error = found.iter().find(|finding| finding.severity == Severity::Error).or(found.first());
+    error.map_or("", |finding| &finding.message)
 }
 
 /// Returns the diagnostics of a trigger as JSON.

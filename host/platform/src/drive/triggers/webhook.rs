@@ -96,6 +96,9 @@ pub enum HookError {
     /// The parts of a form cannot be read.
     #[error("the body is not `multipart/form-data`, as its header says: {0}")]
     Parts(String),
+    /// A part of a form cannot be used.
+    #[error("the form cannot be the input of a run: {0}")]
+    Part(String),
     /// The body is JSON with numbers that cannot be stored exactly.
     #[error("the body cannot be the input of a run: {0}")]
     Body(serde_json::Error),
@@ -338,7 +341,9 @@ fn outcome(taken: &Result<PostResult, HookError>) -> PostOutcome {
         Err(HookError::TooMany { .. }) => PostOutcome::TooMany,
         Err(HookError::OtherBody) => PostOutcome::OtherBody,
         Err(HookError::Id(_)) => PostOutcome::InvalidId,
-        Err(HookError::Body(_) | HookError::Multipart | HookError::Parts(_)) => PostOutcome::InvalidBody,
+        Err(HookError::Body(_) | HookError::Multipart | HookError::Parts(_) | HookError::Part(_)) => {
+            PostOutcome::InvalidBody
+        }
         Err(HookError::Draining | HookError::Later(_)) => PostOutcome::Later,
         Err(HookError::Never(_)) => PostOutcome::Failed,
     }

@@ -100,6 +100,10 @@ fn h3_no_route_accepts_requests_that_a_web_page_can_send() {
     for route in routes() {
         let (path, body) = request(&route, MINE);
         for (name, value, code) in foreign {
+            // Health checks show nothing of the server, and ask any address of it.
+            if name == "Host" && ["/healthz", "/readyz"].contains(&route.path.as_str()) {
+                continue;
+            }
             let answer = ask_with(&served, route.method.as_str(), &path, &[(name, value)], &body);
             assert_eq!(answer.fault(), (403, code.to_owned()), "{route:?} {name}: {value}");
         }

@@ -11,6 +11,7 @@ use url::form_urlencoded;
 use super::{
     HookError,
     proof::{self, MAX_ID_CHARS},
+    shown,
 };
 use crate::files::FileError;
 
@@ -164,9 +165,9 @@ async fn parse_parts(body: &[u8], boundary: &str, keep: KeepFile<'_>) -> Result<
     let mut fields = Vec::new();
     while let Some(part) = parts.next_field().await.map_err(wrong)? {
         if fields.len() == MAX_PARTS {
-            return Err(HookError::Parts(format!("it has more than {MAX_PARTS} parts")));
+            return Err(HookError::Part(format!("it has more than {MAX_PARTS} parts")));
         }
-        let unnamed = || HookError::Parts("a part has no name".into());
+        let unnamed = || HookError::Part("a part has no name".into());
         let name = part.name().filter(|name| !name.is_empty()).ok_or_else(unnamed)?.to_owned();
         // Some senders write the whole path.
         let file = part.file_name().and_then(|path| path.rsplit(['/', '\\']).next()).map(str::to_owned);
@@ -174,12 +175,17 @@ async fn parse_parts(body: &[u8], boundary: &str, keep: KeepFile<'_>) -> Result<
             None => Json::from(part.text().await.map_err(wrong)?),
             Some(file) => {
                 let bytes = part.bytes().await.map_err(wrong)?;
-                keep(&file, bytes.to_vec()).map_err(|error| HookError::Parts(format!("the part `{name}`: {error}")))?
+                keep(&file, bytes.to_vec()).map_err(|error| refused_file(&name, &error))?
             }
         };
         fields.push((name, value));
     }
     Ok(object_of(fields))
+}
+
+/// Returns the error of a file of a form. A name may have any characters, and be long.
+fn refused_file(part: &str, error: &FileError) -> HookError {
+    HookError::Part(format!("the part `{}`: {error}", shown(part)))
 }
 
 /// Returns the object of the fields of a form. The values of a name that occurs more than once are a list.

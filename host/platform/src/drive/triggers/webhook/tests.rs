@@ -18,7 +18,7 @@ use super::{
     proof::{SenderProof, Unsigned},
     refusal_time, shown, system_time,
 };
-use crate::drive::triggers::live;
+use crate::{drive::triggers::live, files::FileError};
 
 #[derive(Deserialize)]
 struct Sample {
@@ -250,6 +250,24 @@ fn posts_without_an_id_have_distinct_ids() {
         Content::Challenge(_) => panic!("not a challenge"),
     };
     assert_ne!(read(), read());
+}
+
+#[test]
+fn a_file_with_a_wrong_name_is_no_fault_of_the_form() {
+    let scheme = SCHEMES.iter().find(|scheme| scheme.name == "gitlab").unwrap();
+    let headers = [("content-type", "multipart/form-data; boundary=x"), ("idempotency-key", "1")];
+    let headers = header_map(&headers.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
+    let keep = |_: &str, _: Vec<u8>| Err(FileError::Name);
+    for (part, told) in [("f", "f"), ("f\u{202e}", "f\\u{202e}"), (&*"p".repeat(5_000), &*"p".repeat(64))] {
+        let body = format!(
+            "--x\r\nContent-Disposition: form-data; name=\"{part}\"; filename=\"a\u{202e}\"\r\n\r\nb\r\n--x--\r\n"
+        );
+        let read = post::read(scheme, &headers, body.as_bytes(), &keep).now_or_never().unwrap();
+        let why = read.unwrap_err().to_string();
+        let expected =
+            format!("the form cannot be the input of a run: the part `{told}`: the name of a file must have ");
+        assert!(why.starts_with(&expected) && !why.contains("multipart"), "{why}");
+    }
 }
 
 #[test]
