@@ -4,7 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use flowcell_contract::NodeId;
 
-use crate::graph::{Body, BodyIx, Bound, Edge, EdgeIx, Graph, NO_SLOT, Node, NodeIx, Outcome, Reference, Source};
+use crate::graph::{
+    Body, BodyIx, Bound, Edge, EdgeIx, Graph, NO_SLOT, Node, NodeIx, Outcome, Reference, Source, Views,
+};
 
 /// Returns the graph of a run that moves from the version `old` of its flow to the version `new`.
 ///
@@ -91,6 +93,7 @@ pub fn combine_versions(old: &Graph, new: &Graph, dropped: &[NodeIx]) -> Option<
         edges,
         bodies,
         cycles: Vec::new(),
+        views: Views::new(),
         labels: new.labels.clone(),
         names: new.names.clone(),
     })

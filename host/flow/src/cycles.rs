@@ -4,7 +4,7 @@
 //! cycle may contain inner cycles. Without the edges of all cycles that go back, a graph has no cycle.
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet},
 };
 
@@ -13,7 +13,7 @@ use crate::{
     diagnostic::Diagnostics,
     edges::DEFAULT_MAX_PASSES,
     fields::for_message,
-    graph::{Cycle, CycleIx, EdgeIx, NodeIx, On},
+    graph::{Cycle, CycleIx, EdgeIx, NodeIx, On, Views},
     limits,
     read::RawFlow,
 };
@@ -28,6 +28,9 @@ pub(crate) struct Links<'a> {
     /// The edges from each node.
     pub(crate) outgoing: &'a [Vec<usize>],
 }
+
+/// The number of edges whose memory a view takes.
+const VIEW_COST: usize = 16;
 
 /// A cycle of edges with one entry.
 pub(crate) struct FoundCycle {
@@ -53,6 +56,8 @@ pub(crate) struct Cycles {
     of: BTreeMap<usize, usize>,
     /// Number of edges that [`Cycles::ways`] has looked at.
     looked_at: Cell<usize>,
+    /// The views of nodes of inner cycles, see [`Views`].
+    views: RefCell<BTreeMap<(usize, usize), Vec<EdgeIx>>>,
 }
 
 /// Nodes that all reach each other, and the cycle around them.
@@ -235,6 +240,24 @@ impl Cycles {
         self.looked_at.set(self.looked_at.get() + leaving.len());
         let edges = leaving.iter().copied().filter(|edge| self.has_room() && is_way(*edge));
         edges.map(|edge| EdgeIx(edge as u32)).collect()
+    }
+
+    /// Returns true if the view of a node of an inner cycle is known, or if there is no room for another one.
+    pub(crate) fn has_view(&self, from: usize, node: usize) -> bool {
+        !self.has_room() || self.views.borrow().contains_key(&(from, node))
+    }
+
+    /// Adds the view of a node of an inner cycle. It takes more memory than an edge.
+    pub(crate) fn add_view(&self, from: usize, node: usize, ways: Vec<EdgeIx>) {
+        self.looked_at.set(self.looked_at.get() + VIEW_COST);
+        self.views.borrow_mut().insert((from, node), ways);
+    }
+
+    /// Returns the views that were added.
+    pub(crate) fn take_views(&self) -> Views {
+        let ix = |node: usize| NodeIx(node as u32);
+        let views = self.views.take().into_iter();
+        views.map(|((from, node), ways)| ((ix(from), ix(node)), ways)).collect()
     }
 
     fn has_room(&self) -> bool {

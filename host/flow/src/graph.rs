@@ -5,7 +5,7 @@
 
 mod names;
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use flowcell_contract::{Grants, Json, NodeId, NodeType};
 use flowcell_expr::{Binding, Condition};
@@ -71,6 +71,8 @@ pub struct Graph {
     pub bodies: Vec<Body>,
     /// The cycles of edges that loop. An outer cycle precedes those inside it.
     pub cycles: Vec<Cycle>,
+    /// The edges that tell the passes of inner cycles.
+    pub views: Views,
     /// Data for the code of the flow's dialect, by name. The runtime does not read it.
     pub labels: IndexMap<String, Json>,
     /// The names of the nodes in this version of the flow.
@@ -141,6 +143,10 @@ pub struct Cycle {
     pub max_passes: u32,
 }
 
+/// For the source of an edge out of a cycle, and a node of an inner cycle that is read behind that edge: the edges out of
+/// the inner cycle that lead from the second node to the first one. They count as those of [`PassRead::Left`].
+pub type Views = BTreeMap<(NodeIx, NodeIx), Vec<EdgeIx>>;
+
 /// A node whose recorded output an expression reads.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Source {
@@ -157,7 +163,8 @@ pub enum PassRead {
     Current,
     /// The pass of this cycle before the current one. The output is null in the first pass.
     Previous(CycleIx),
-    /// The pass that one of these edges left: the latest edge that has fired. If none has fired, the last pass.
+    /// The pass that one of these edges left: the latest one of those that have fired. If none has fired, the last pass. For
+    /// the cycles inside the cycle that the edges leave, [`Graph::views`] has the edges.
     Left(Vec<EdgeIx>),
 }
 

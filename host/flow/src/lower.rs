@@ -115,6 +115,7 @@ pub(crate) fn lower(
         edges,
         bodies,
         cycles,
+        views: shape.cycles.take_views(),
         labels: Default::default(),
         names: Names::default(),
     })

@@ -25,8 +25,9 @@ impl RunState {
         self.events += 1;
         self.bytes = self.bytes.saturating_add(fact.size());
         match fact {
-            Fact::RunStarted { input, seed, deadline, about, loops } => {
-                (self.began, self.about, self.loops) = (ts, about.as_deref().cloned(), *loops);
+            Fact::RunStarted { input, seed, deadline, about, loops, nested } => {
+                (self.began, self.about) = (ts, about.as_deref().cloned());
+                (self.loops, self.nested) = (*loops, *nested);
                 self.run_started(input, *seed, *deadline);
             }
             Fact::TaskReady { task, deadline } => self.task_ready(*task, *deadline, ts),

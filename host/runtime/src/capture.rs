@@ -3,12 +3,15 @@
 //! When a task becomes ready, all values that its input and config refer to are *captured*: looked up and kept until
 //! the task ends. So later attempts of the task see the same values.
 
+mod passes;
+
 use std::sync::Arc;
 
 use flowcell_contract::{Failure, Json, VALUE_BYTES, code};
 use flowcell_expr::{Binding, Condition, ExprError, Roots, instant_text, metered};
 use flowcell_flow::graph::{Bound, EdgeIx, Graph, Names, NodeIx, PassRead, Reference, Source};
 
+pub(crate) use self::passes::seen_through;
 use crate::{
     fact::{CallDigest, ScopeId, TaskKey},
     limits::PROBE_WORK,
@@ -352,21 +355,11 @@ impl Viewpoint<'_> {
     fn output(&self, source: &Source) -> Option<Json> {
         let (state, node) = (self.state, source.node);
         let id = state.scope_of(self.scope, node)?;
-        let scope = state.scope(id);
         match &source.pass {
             PassRead::Previous(cycle) if state.loops => {
                 Some(state.round(id, *cycle).previous.get(&node).cloned().unwrap_or_default())
             }
-            PassRead::Left(edges) if state.loops => {
-                // An edge that is not among those that left has fired in the pass that the tasks still show.
-                let has_left = |edge: &EdgeIx| scope.left.iter().any(|left| left.edge == *edge);
-                let is_current = edges.iter().any(|edge| self.fired(id, *edge) && !has_left(edge));
-                let left = || scope.left.iter().rev().find(|left| edges.contains(&left.edge));
-                match if is_current { None } else { left() } {
-                    Some(left) => left.outputs.get(&node).cloned(),
-                    None => state.task(TaskKey { scope: id, node }).output.clone(),
-                }
-            }
+            PassRead::Left(edges) if state.loops => passes::seen_behind(state, id, edges, node).output,
             _ => state.task(TaskKey { scope: id, node }).output.clone(),
         }
     }

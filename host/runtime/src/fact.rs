@@ -65,6 +65,10 @@ pub enum Fact {
         /// True if cycles of edges repeat their nodes. False: the flow has none, or an older version wrote the fact.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         loops: bool,
+        /// True if a node behind nested cycles reads the pass of each one that was left. False: the cycles are not nested,
+        /// or an older version wrote the fact. The nodes of its run then read inner cycles as before.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        nested: bool,
     },
     /// A driver resumed the run after it was parked, or after its process had ended. Attempts that were running begin
     /// again.

@@ -15,7 +15,7 @@ use flowcell_flow::graph::{BodyIx, CycleIx, EdgeIx, FlowPolicy, Graph, NodeIx};
 
 pub(crate) use self::{
     fan_out::Each,
-    round::{Left, Round},
+    round::{Left, Round, Seen},
     task::{Captured, LastQuestion, Phase, Task},
     undo::{Undoable, Undoing, Undos},
 };
@@ -57,6 +57,9 @@ pub struct RunState {
     pub(crate) about: Option<AboutRun>,
     /// True if cycles of edges repeat their nodes. False: the flow has none, or an older version has begun the run.
     pub(crate) loops: bool,
+    /// True if a node behind nested cycles reads the pass of each one that was left. False: no cycle is in another one, or an
+    /// older version has begun the run.
+    pub(crate) nested: bool,
     /// The seed of the attempts' random streams.
     pub(crate) seed: u64,
     /// The time at which the run ends at the latest (milliseconds since 1970).
@@ -168,6 +171,7 @@ impl RunState {
             flow_root: Json::Null,
             about: None,
             loops: false,
+            nested: false,
             seed: 0,
             deadline: None,
             began: 0,
@@ -447,6 +451,7 @@ impl PartialEq for RunState {
             flow_root,
             about,
             loops,
+            nested,
             seed,
             deadline,
             began,
@@ -478,7 +483,8 @@ impl PartialEq for RunState {
         Arc::ptr_eq(graph, &other.graph)
             && later.len() == other.later.len()
             && (policy, flow_root, seed, deadline) == (&other.policy, &other.flow_root, &other.seed, &other.deadline)
-            && (about, loops, began, ended) == (&other.about, &other.loops, &other.began, &other.ended)
+            && (about, began, ended) == (&other.about, &other.began, &other.ended)
+            && (loops, nested) == (&other.loops, &other.nested)
             && (scopes, next_scope, queue) == (&other.scopes, &other.next_scope, &other.queue)
             && (moved_at, gone) == (&other.moved_at, &other.gone)
             && (once_replies, undone) == (&other.once_replies, &other.undone)

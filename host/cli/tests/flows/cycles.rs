@@ -56,6 +56,67 @@ edges:
             given: Ok(json!({ "outer": 3, "inner": 34, "at": "34 outer[2].check last" })),
         },
         Strange {
+            name: "a node behind nested cycles reads the pass of each cycle that was left",
+            flow: r#"
+strict: true
+outputs: { inner: "{{ out.value }}", outer: "{{ outer.value }}" }
+nodes:
+  - { id: outer, type: control.noop, input: { value: "{{ task.pass }}" } }
+  - { id: inner, type: control.noop, input: { value: "{{ task.id }}" } }
+  - { id: check, type: control.noop }
+  - { id: out, type: control.noop, input: { value: "{{ inner.value }}" } }
+edges:
+  - outer -> inner
+  - { from: inner, to: inner, when: task.pass < 1 }
+  - { from: inner, to: check, when: task.pass == 0 }
+  - { from: check, to: outer, when: outer.value < 1 }
+  - { from: check, to: out, when: outer.value >= 1 }"#,
+            given: Ok(json!({ "inner": "outer[1].inner[0].inner", "outer": 1 })),
+        },
+        Strange {
+            name: "a node behind nested cycles reads them while the inner one goes on",
+            flow: r#"
+strict: true
+outputs: "{{ out.value }}"
+nodes:
+  - { id: outer, type: control.noop, input: { value: "{{ task.pass }}" } }
+  - { id: inner, type: control.noop, input: { value: "{{ task.id }}" } }
+  - { id: pause, type: control.wait, input: { ms: 5 } }
+  - { id: check, type: control.wait, input: { ms: 40 } }
+  - { id: out, type: control.noop, input: { value: "{{ inner.value }}" } }
+edges:
+  - outer -> inner -> pause
+  - { from: pause, to: inner, when: task.pass < 2 }
+  - { from: inner, to: check, when: task.pass == 1 }
+  - { from: check, to: outer, when: outer.value < 2 }
+  - { from: check, to: out, when: outer.value == 1 }"#,
+            given: Ok(json!("outer[1].inner[1].inner")),
+        },
+        Strange {
+            name: "three levels of cycles, left one by one and at once",
+            flow: r#"
+strict: true
+outputs: ["{{ slow.value }}", "{{ once.value }}"]
+nodes:
+  - { id: a, type: control.noop, input: { value: "{{ task.pass }}" } }
+  - { id: b, type: control.noop, input: { value: "{{ task.pass }}" } }
+  - { id: c, type: control.noop, input: { value: "{{ task.id }}" } }
+  - { id: from-c, type: control.noop }
+  - { id: from-b, type: control.noop }
+  - { id: slow, type: control.noop, input: { value: "{{ c.value }}" } }
+  - { id: once, type: control.noop, input: { value: "{{ c.value }} {{ b.value }} {{ a.value }}" } }
+edges:
+  - a -> b -> c
+  - { from: c, to: c, when: task.pass < 2 }
+  - { from: c, to: from-c, when: task.pass == 1 }
+  - { from: c, to: once, when: task.pass == 1 and b.value == 1 and a.value == 1 }
+  - { from: from-c, to: b, when: b.value < 2 }
+  - { from: from-c, to: from-b, when: b.value == 1 }
+  - { from: from-b, to: a, when: a.value < 2 }
+  - { from: from-b, to: slow, when: a.value == 1 }"#,
+            given: Ok(json!(["a[1].b[1].c[1].c", "a[1].b[1].c[1].c 1 1"])),
+        },
+        Strange {
             name: "an edge that leaves early fires once, with the values of its pass",
             flow: r#"
 outputs: { early: "{{ early.value }}", late: "{{ late.value }}", all: "{{ count.value }}" }

@@ -6,7 +6,7 @@ use super::{NameResolver, Visible};
 use crate::{
     diagnostic::Diagnostics,
     fields::for_message,
-    graph::{CycleIx, NodeIx, PassRead, Source},
+    graph::{CycleIx, EdgeIx, NodeIx, PassRead, Source},
     shape::Shape,
     yaml::Span,
 };
@@ -37,14 +37,32 @@ fn pass_read(shape: &Shape, node: usize, reader: usize) -> Option<PassRead> {
     if !shape.ancestry.comes_before(node, reader) {
         return shape.cycles.common(node, reader).map(|cycle| PassRead::Previous(CycleIx(cycle as u32)));
     }
-    let Some(left) = shape.cycles.left_between(node, reader) else { return Some(PassRead::Current) };
+    Some(ways(shape, node, reader).map_or(PassRead::Current, PassRead::Left))
+}
+
+/// Returns the edges that leave the outermost cycle of `node` that `reader` is not on, and that lead from the one to the
+/// other. Notes by which edges the sources of these edges are reached from `node` if it is in an inner cycle. `None`: no
+/// edge has to leave a cycle.
+fn ways(shape: &Shape, node: usize, reader: usize) -> Option<Vec<EdgeIx>> {
+    let left = shape.cycles.left_between(node, reader)?;
     let is_way = |edge: usize| {
         let (_, from, to) = shape.edges[edge];
         !shape.goes_back(edge)
             && (from == node || shape.ancestry.comes_before(node, from))
             && (to == reader || shape.ancestry.comes_before(to, reader))
     };
-    Some(PassRead::Left(shape.cycles.ways(left, is_way)))
+    let found = shape.cycles.ways(left, is_way);
+    for edge in &found {
+        let from = shape.edges[edge.0 as usize].1;
+        if from == node || shape.cycles.has_view(from, node) {
+            continue;
+        }
+        // Each step leads into a deeper cycle.
+        if let Some(inner) = ways(shape, node, from) {
+            shape.cycles.add_view(from, node, inner);
+        }
+    }
+    Some(found)
 }
 
 /// Returns the help for a node that an expression cannot name although edges lead from it to the reader, because they lead

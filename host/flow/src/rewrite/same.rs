@@ -33,6 +33,7 @@ fn by_body(graph: &Graph) -> Graph {
     for cycle in &mut graph.cycles {
         [&mut cycle.back, &mut cycle.inner, &mut cycle.leaving].into_iter().for_each(|edges| places.apply(edges));
     }
+    graph.views.values_mut().for_each(|edges| places.apply(edges));
     graph.outputs.iter_mut().for_each(|outputs| places.apply_to_reads(outputs));
     graph
 }

@@ -28,17 +28,15 @@ pub(super) fn begin_pass(state: &mut RunState, scope: ScopeId, entry: NodeIx, pa
     let value = |state: &RunState, edge| (edge, capture::edge_value(state, scope, edge));
     let began_by = line.back.iter().copied().filter(|edge| has_fired(state, graph.edge(*edge).slot));
     let began_by: Vec<_> = began_by.map(|edge| value(state, edge)).collect();
-    let outputs = |state: &RunState, nodes: &[NodeIx]| -> BTreeMap<NodeIx, Json> {
-        let output = |node: &NodeIx| Some((*node, state.task(TaskKey { scope, node: *node }).output.clone()?));
-        nodes.iter().filter_map(output).collect()
-    };
-    let previous = outputs(state, &line.nodes);
+    let output = |node: &NodeIx| Some((*node, state.task(TaskKey { scope, node: *node }).output.clone()?));
+    let previous: BTreeMap<NodeIx, Json> = line.nodes.iter().filter_map(output).collect();
     for &edge in &line.leaving {
         let left = graph.edge(edge);
         let is_new = !state.scope(scope).left.iter().any(|left| left.edge == edge);
         if let Some(around) = left.leaves.filter(|_| is_new && has_fired(state, left.slot)) {
             let (edge, value) = value(state, edge);
-            let outputs = outputs(state, &graph.cycle(around).nodes);
+            let seen = |node: &NodeIx| (*node, capture::seen_through(state, scope, edge, *node));
+            let outputs = graph.cycle(around).nodes.iter().map(seen).collect();
             state.scope_mut(scope).left.push(Left { edge, value, outputs });
         }
     }

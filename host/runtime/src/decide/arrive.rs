@@ -80,7 +80,8 @@ fn follow(decider: &mut Decider<'_>, command: RunCommand) -> Result<(), HubError
 fn start(decider: &mut Decider<'_>, input: Json, seed: u64, about: Option<Box<AboutRun>>) {
     let deadline = decider.state.policy.total_timeout_ms.map(|total| decider.now.saturating_add(total));
     let loops = !decider.state.graph.cycles.is_empty();
-    decider.emit(Fact::RunStarted { input, seed, deadline, about, loops });
+    let nested = decider.state.graph.cycles.iter().any(|cycle| cycle.parent.is_some());
+    decider.emit(Fact::RunStarted { input, seed, deadline, about, loops, nested });
     decider.emit(Fact::PhaseStarted);
     ready::begin_scope(decider, ScopeId::ROOT);
 }

@@ -26,8 +26,17 @@ pub(crate) struct Left {
     pub(crate) edge: EdgeIx,
     /// The value behind the edge.
     pub(crate) value: Json,
-    /// The outputs of the nodes of the cycle that the edge left, at the end of this pass.
-    pub(crate) outputs: BTreeMap<NodeIx, Json>,
+    /// The outputs of the nodes of the cycle that the edge left, as a node behind the edge reads them.
+    pub(crate) outputs: BTreeMap<NodeIx, Seen>,
+}
+
+/// The output of a node in one pass.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Seen {
+    /// The passes of the node's cycles, the outermost first.
+    pub(crate) passes: Vec<u32>,
+    /// The output. `None`: the node has not ended in this pass.
+    pub(crate) output: Option<Json>,
 }
 
 impl Round {

@@ -126,6 +126,7 @@ pub(crate) fn lower(flow: &PlannedBody, policy: FlowPolicy) -> Scripted {
         edges: Vec::new(),
         bodies: Vec::new(),
         cycles: Vec::new(),
+        views: Default::default(),
         labels: Default::default(),
         names: Names::default(),
     };

@@ -1,6 +1,6 @@
 //! Finds the cycles of planned graphs, without the checker of flows.
 
-use flowcell_flow::graph::{Cycle, CycleIx, EdgeIx, Graph, NodeIx, Outcome};
+use flowcell_flow::graph::{Cycle, CycleIx, EdgeIx, Graph, NodeIx, Outcome, PassRead, Reference, Source};
 
 /// A cycle with one entry.
 #[derive(Clone, Debug)]
@@ -112,6 +112,38 @@ pub(super) fn let_loop(graph: &mut Graph, max_passes: u32) {
         for (at, (from, to)) in edges.iter().enumerate() {
             let is_left = |found: &Loop| found.nodes.contains(from) && !found.nodes.contains(to);
             graph.edges[shape.edges[at].0 as usize].leaves = loops.iter().position(is_left).map(ix);
+        }
+        let is_back = |at: usize| loops.iter().any(|found| found.back.contains(&at));
+        let forward: Vec<_> = (0..edges.len()).filter(|at| !is_back(*at)).map(|at| edges[at]).collect();
+        let all: Vec<_> = (0..shape.nodes.len()).collect();
+        let leads = |from: usize, to: usize| from == to || reaches(&all, &forward, from, to);
+        let left = |node: usize, reader: usize| {
+            loops.iter().find(|found| found.nodes.contains(&node) && !found.nodes.contains(&reader))
+        };
+        let ways = |node: usize, reader: usize| -> Option<Vec<EdgeIx>> {
+            let found = left(node, reader)?;
+            let is_way = |at: &usize| {
+                let (from, to) = edges[*at];
+                found.nodes.contains(&from)
+                    && !found.nodes.contains(&to)
+                    && !is_back(*at)
+                    && leads(node, from)
+                    && leads(to, reader)
+            };
+            Some((0..edges.len()).filter(is_way).map(|at| shape.edges[at]).collect())
+        };
+        for reader in 0..shape.nodes.len() {
+            for node in (0..shape.nodes.len()).filter(|node| *node != reader && leads(*node, reader)) {
+                let pass = match ways(node, reader) {
+                    Some(edges) => PassRead::Left(edges),
+                    None => PassRead::Current,
+                };
+                if let PassRead::Left(edges) = &pass {
+                    graph.views.insert((shape.nodes[reader], shape.nodes[node]), edges.clone());
+                }
+                let source = Source { node: shape.nodes[node], pass };
+                graph.nodes[shape.nodes[reader].0 as usize].input.references.push(Reference::Node(source));
+            }
         }
         let leads_on = |edge: &EdgeIx| !graph.edge(*edge).goes_back;
         let is_start = |node: &&NodeIx| !graph.node(**node).incoming.iter().any(leads_on);

@@ -3,8 +3,8 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use flowcell_contract::Json;
-use flowcell_flow::graph::{FlowPolicy, Join, On};
+use flowcell_contract::{Json, Step, Value};
+use flowcell_flow::graph::{FlowPolicy, Join, On, Reference};
 use proptest::{prelude::*, test_runner::Config};
 
 use super::{
@@ -152,6 +152,11 @@ pub(super) struct Bench {
     ends: Vec<Option<Phase>>,
     /// The number of times that each node of the flow itself became ready.
     pub(super) runs: Vec<u32>,
+    /// The outputs that the nodes of the flow itself have read each time that they became ready, by the node and the
+    /// address of the reader, and by the node that was read.
+    pub(super) reads: Vec<(usize, String, usize, Json)>,
+    /// True if each output is the address of its task.
+    pub(super) tells_addresses: bool,
     facts: Vec<Fact>,
 }
 
@@ -163,7 +168,19 @@ impl Bench {
         let folded = RunState::new(graph, policy);
         let ends = (0..flow.nodes.len()).map(|node| flow.undo_of(node).map(|_| Phase::Skipped)).collect();
         let (runs, begun, facts) = (vec![0; flow.nodes.len()], BTreeSet::new(), Vec::new());
-        Bench { state, folded, plans: scripted.plans, now: 1, order: Counter(seed), begun, ends, runs, facts }
+        Bench {
+            state,
+            folded,
+            plans: scripted.plans,
+            now: 1,
+            order: Counter(seed),
+            begun,
+            ends,
+            runs,
+            facts,
+            reads: Vec::new(),
+            tells_addresses: false,
+        }
     }
 
     /// Returns the ends of the nodes of the flow itself.
@@ -182,6 +199,7 @@ impl Bench {
         for fact in &facts {
             self.observe(fact);
             self.folded.apply(fact, self.now);
+            self.observe_reads(fact);
         }
         self.facts.extend(facts);
         assert_eq!(self.state, self.folded, "the facts fold to another state");
@@ -227,6 +245,21 @@ impl Bench {
         if let Some(phase) = phase.filter(|_| task.scope == ScopeId::ROOT) {
             let before = self.ends[task.node.0 as usize].replace(phase);
             assert_eq!(before, None, "a task ended twice");
+        }
+    }
+
+    /// Records the outputs that a task has read, after its fact has been folded.
+    fn observe_reads(&mut self, fact: &Fact) {
+        let Fact::TaskReady { task, .. } = fact else { return };
+        let reader = task.node.0 as usize;
+        let references = &self.folded.graph.node(task.node).input.references;
+        let captured = self.folded.find(*task).unwrap().captured.as_deref();
+        let values = captured.map_or(&[][..], |captured| &captured.input);
+        for (reference, value) in references.iter().zip(values).filter(|_| task.scope == ScopeId::ROOT) {
+            if let Reference::Node(source) = reference {
+                let value = value.clone().unwrap_or_default();
+                self.reads.push((reader, self.folded.address(*task), source.node.0 as usize, value));
+            }
         }
     }
 
@@ -282,7 +315,10 @@ impl Bench {
     fn answer(&mut self, task: TaskKey, attempt: u32, resumes: u32) {
         let details = self.state.find(task).unwrap().details.clone().unwrap_or_default();
         let plan = &self.plans[task.node.0 as usize];
-        let result = perform(plan, attempt, details.woken.as_ref(), details.state.as_ref()).unwrap();
+        let mut result = perform(plan, attempt, details.woken.as_ref(), details.state.as_ref()).unwrap();
+        if let (Ok(Step::Done(value)), true) = (&mut result, self.tells_addresses) {
+            *value = Value::from(Json::object([("at", Json::from(self.state.address(task)))]));
+        }
         self.bring(Input::Answered {
             task,
             attempt: (attempt, resumes),

@@ -1,4 +1,9 @@
 //! The naive reference for graphs whose cycles of edges loop.
+//!
+//! It follows the outputs along the edges: an edge that fires carries what its source has seen, and its target sees the
+//! latest of what the edges to it carry.
+
+use std::collections::BTreeMap;
 
 use flowcell_flow::graph::{Join, On};
 
@@ -7,6 +12,12 @@ use super::{
     loops::{Loop, loops_of},
     reference::End,
 };
+
+/// The outputs of nodes that a node or an edge sees: their passes, and their ends in these passes.
+type Sight = BTreeMap<usize, (Vec<u32>, End)>;
+
+/// An output that a node has read: the reader, its address, the node that it has read, with its address, and its end.
+pub(super) type Read = (usize, String, usize, String, End);
 
 /// Recomputes everything until nothing changes.
 struct Naive<'a> {
@@ -21,10 +32,23 @@ struct Naive<'a> {
     pass: Vec<u32>,
     over: Vec<bool>,
     unhandled: bool,
+    /// What each edge that has fired carries.
+    carried: Vec<Sight>,
+    reads: Vec<Read>,
 }
 
 /// Returns the end of every node in its last pass, true if a failure stays unhandled, and how often each node ran.
 pub(super) fn run(body: &PlannedBody, max: u32) -> (Vec<End>, bool, Vec<u32>) {
+    let naive = end(body, max);
+    (naive.ends.into_iter().map(Option::unwrap).collect(), naive.unhandled, naive.runs)
+}
+
+/// Returns what the nodes read that become ready. Their joins are settled ones.
+pub(super) fn reads(body: &PlannedBody, max: u32) -> Vec<Read> {
+    end(body, max).reads
+}
+
+fn end(body: &PlannedBody, max: u32) -> Naive<'_> {
     let edges: Vec<_> = body.edges.iter().map(|(from, to, _)| (*from, *to)).collect();
     let loops = loops_of(body.nodes.len(), &edges).unwrap();
     let count = body.nodes.len();
@@ -37,10 +61,12 @@ pub(super) fn run(body: &PlannedBody, max: u32) -> (Vec<End>, bool, Vec<u32>) {
         pass: vec![0; loops.len()],
         over: vec![false; loops.len()],
         unhandled: false,
+        carried: vec![Sight::new(); edges.len()],
+        reads: Vec::new(),
         loops,
     };
     while naive.end_a_node() || naive.end_a_pass() {}
-    (naive.ends.into_iter().map(Option::unwrap).collect(), naive.unhandled, naive.runs)
+    naive
 }
 
 impl Naive<'_> {
@@ -67,8 +93,54 @@ impl Naive<'_> {
         false
     }
 
+    /// Returns the passes of a node's cycles, the outermost first.
+    fn passes(&self, node: usize) -> Vec<u32> {
+        let around = (0..self.loops.len()).filter(|index| self.loops[*index].nodes.contains(&node));
+        around.map(|index| self.pass[index]).collect()
+    }
+
+    fn address(&self, node: usize, passes: &[u32]) -> String {
+        let around = self.loops.iter().filter(|found| found.nodes.contains(&node));
+        let around = around.zip(passes).map(|(found, pass)| format!("n{}[{pass}].", found.entry));
+        format!("{}n{node}", around.collect::<String>())
+    }
+
+    /// Returns true if a path of edges that do not go back leads from a node to another one, or if they are the same.
+    fn leads(&self, from: usize, to: usize) -> bool {
+        let is_back = |edge: usize| self.loops.iter().any(|found| found.back.contains(&edge));
+        let next = (0..self.edges.len()).filter(|edge| self.body.edges[*edge].0 == from && !is_back(*edge));
+        from == to || next.into_iter().any(|edge| self.leads(self.body.edges[edge].1, to))
+    }
+
+    /// Returns what a node sees of the nodes before it.
+    fn sight(&self, reader: usize) -> Sight {
+        let before = (0..self.ends.len()).filter(|node| *node != reader && self.leads(*node, reader));
+        before.map(|node| (node, self.seen(node, reader))).collect()
+    }
+
+    /// Returns what a reader sees of a node: what an edge carries that leaves the outermost cycle of the node that the reader
+    /// is not on.
+    fn seen(&self, node: usize, reader: usize) -> (Vec<u32>, End) {
+        let now = || (self.passes(node), self.ends[node].unwrap());
+        let is_left = |found: &&Loop| found.nodes.contains(&node) && !found.nodes.contains(&reader);
+        let Some(left) = self.loops.iter().find(is_left) else { return now() };
+        let is_way = |edge: &usize| {
+            let (from, to, _) = self.body.edges[*edge];
+            let leaves = left.nodes.contains(&from) && !left.nodes.contains(&to);
+            let is_back = self.loops.iter().any(|found| found.back.contains(edge));
+            leaves && !is_back && self.leads(node, from) && self.leads(to, reader)
+        };
+        let fired = (0..self.edges.len()).filter(|edge| self.edges[*edge] == Some(true)).filter(is_way);
+        let carried = fired.map(|edge| self.carried[edge][&node].clone());
+        carried.max_by(|one, other| one.0.cmp(&other.0)).unwrap_or_else(now)
+    }
+
     fn start(&mut self, node: usize) {
         self.runs[node] += 1;
+        let reader = self.address(node, &self.passes(node));
+        for (read, (passes, end)) in if self.is_settled() { self.sight(node) } else { Sight::new() } {
+            self.reads.push((node, reader.clone(), read, self.address(read, &passes), end));
+        }
         let planned = &self.body.nodes[node];
         let body_fails = || planned.body.as_ref().is_some_and(|body| run(body, self.max).1);
         let fails = match planned.plan {
@@ -82,8 +154,16 @@ impl Naive<'_> {
         self.end(node, if fails { End::Failed } else { End::Succeeded });
     }
 
+    /// Returns true if all joins are settled ones. Otherwise what a node sees may depend on timing.
+    fn is_settled(&self) -> bool {
+        self.body.nodes.iter().all(|planned| planned.join == Join::Settled)
+    }
+
     fn end(&mut self, node: usize, end: End) {
         self.ends[node] = Some(end);
+        let carries = end != End::Skipped && self.is_settled();
+        let mut sight = if carries { self.sight(node) } else { Sight::new() };
+        sight.insert(node, (self.passes(node), end));
         let Planned { continue_on_error, .. } = self.body.nodes[node];
         let mut handled = end != End::Failed || continue_on_error;
         for (edge, (from, to, on)) in self.body.edges.iter().enumerate() {
@@ -99,6 +179,7 @@ impl Naive<'_> {
             let leaves = self.loops.iter().any(|found| found.nodes.contains(from) && !found.nodes.contains(to));
             if fires || !leaves {
                 self.edges[edge] = Some(fires);
+                self.carried[edge] = sight.clone();
             }
             handled |= fires && *on != On::Success;
         }

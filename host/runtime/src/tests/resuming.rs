@@ -172,3 +172,11 @@ fn passes_of_older_journals_keep_their_variables() {
     };
     assert_eq!(variables.to_string(), r#"{"last":7}"#);
 }
+
+#[test]
+fn runs_of_older_versions_read_inner_cycles_as_before() {
+    let old = r#"{"RunStarted":{"input":{},"seed":1,"deadline":null,"loops":true}}"#;
+    let Fact::RunStarted { loops: true, nested: false, .. } = serde_json::from_str(old).unwrap() else {
+        panic!("read as the start of a run of this version");
+    };
+}

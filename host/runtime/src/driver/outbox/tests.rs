@@ -31,7 +31,14 @@ impl Channel for Recorder {
 }
 
 fn started() -> Fact {
-    Fact::RunStarted { input: Json::object::<&str>([]), seed: 1, deadline: None, about: None, loops: false }
+    Fact::RunStarted {
+        input: Json::object::<&str>([]),
+        seed: 1,
+        deadline: None,
+        about: None,
+        loops: false,
+        nested: false,
+    }
 }
 
 fn parked() -> Fact {
