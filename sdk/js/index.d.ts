@@ -100,6 +100,9 @@ declare global {
   interface RequestInit {
     /** The time of the call in milliseconds. Default: 30,000. */
     timeoutMs?: number;
+    /** True: the body is read in chunks while it arrives. Reading waits in the sandbox: no other promise goes on
+     * meanwhile. Default: false, the answer arrives as a whole. */
+    stream?: boolean;
   }
   interface Response {
     /** The file value of a large answer. */
@@ -217,7 +220,48 @@ export namespace http {
     /** Parses the body as JSON. */
     json(): any;
   }
+  interface StreamRequest extends Request {
+    /** The time until the head of the answer. Default: 30,000. */
+    timeoutMs?: number;
+    /** The longest time without a byte while the node waits for a chunk. Default: 60,000. */
+    idleMs?: number;
+    /** The longest time from the head of the answer to its end. Default: 600,000. */
+    totalMs?: number;
+  }
+  /** A server-sent event. */
+  interface Event {
+    /** The type of the event, `message` if it names none. */
+    name: string;
+    /** The data. Several lines are joined by `\n`. */
+    data: string;
+    /** The last id that the stream has named so far; empty without one. A new request sends it as `Last-Event-ID`. */
+    id: string;
+    /** The last time that the stream has named so far: how long to wait before a new request. */
+    retryMs?: number;
+  }
+  /** An answer that is read in chunks. Each is recorded: if the attempt is repeated, the node gets the same chunks again.
+   * If the connection is gone then, the next one throws `stream_interrupted`. Leaving a loop over one of the iterators
+   * closes the connection. */
+  class Answer implements Iterable<Uint8Array> {
+    private constructor();
+    status: number;
+    /** Names in lower case, with their values. */
+    headers: [string, string][];
+    /** Waits for the next chunk, at most 64 KiB. Undefined at the end, and after a failure. */
+    read(): Uint8Array | undefined;
+    /** Chunks, each as soon as its first byte has arrived. */
+    chunks(): Generator<Uint8Array, void, void>;
+    /** Lines of a text in UTF-8, without their ends. Throws `not_text`, and `limit_exceeded` above 8 Mi characters. */
+    lines(): Generator<string, void, void>;
+    /** Server-sent events (`text/event-stream`), as the HTML standard parses them. */
+    events(): Generator<Event, void, void>;
+    /** Closes the connection. Does nothing after the end. */
+    close(): void;
+    [Symbol.iterator](): Generator<Uint8Array, void, void>;
+  }
   function send(request: Request): Response;
+  /** Sends a request, and returns when the head of its answer has arrived: `for (const event of http.open({ url }).events())`. */
+  function open(request: StreamRequest): Answer;
   function startSend(request: Request): CallId;
   /** Takes the answer of a call after `queue.next` has reported its success. Works once for each call. */
   function takeResponse(call: CallId): Response;

@@ -159,6 +159,32 @@ fn requests(_: Value) -> Result<Value> {
     }))
 }
 
+fn streams(_: Value) -> Result<Value> {
+    let open = |path: &str| http::open(http::Request::new("GET", &format!("https://api.example.com/{path}")));
+    let mut answer = open("events")?;
+    let mut events = Vec::new();
+    for event in answer.events() {
+        let event = event?;
+        events.push(json!([event.name, event.data, event.id, event.retry_ms]));
+    }
+    let lines = open("lines")?.lines().collect::<Result<Vec<_>>>()?;
+    let mut size = 0;
+    for chunk in open("chunks")?.chunks() {
+        size += chunk?.len();
+    }
+    let left = open("left")?.lines().next().transpose()?;
+    let broken = open("broken").err().map(|failure| json!({ "code": failure.code, "retryable": failure.retryable }));
+    Ok(json!({
+        "status": answer.status,
+        "type": answer.header("content-type"),
+        "events": events,
+        "lines": lines,
+        "chunks": size,
+        "left": left,
+        "broken": broken,
+    }))
+}
+
 fn arriving() -> Result<Event> {
     queue::next_event(None)?.ok_or_else(|| Failure::new("odd", "nothing arrives"))
 }
@@ -242,6 +268,7 @@ flowcell_sdk::pack! {
     "conform.denied" => denied,
     "conform.tell" => tell,
     "conform.http" => requests,
+    "conform.stream" => streams,
     "conform.files" => notes,
     "conform.model" => asked,
     "conform.tools" => called,

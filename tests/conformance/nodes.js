@@ -95,6 +95,25 @@ function requests() {
   };
 }
 
+function streams() {
+  const open = (path) => http.open({ url: `https://api.example.com/${path}` });
+  const answer = open("events");
+  const events = [...answer.events()].map(({ name, data, id, retryMs }) => [name, data, id, retryMs]);
+  const lines = [...open("lines").lines()];
+  let size = 0;
+  for (const chunk of open("chunks")) size += chunk.length;
+  let left;
+  for (left of open("left").lines()) break;
+  let broken;
+  try {
+    open("broken");
+  } catch ({ code, retryable }) {
+    broken = { code, retryable };
+  }
+  const type = answer.headers.find(([name]) => name === "content-type")[1];
+  return { status: answer.status, type, events, lines, chunks: size, left, broken };
+}
+
 function next() {
   const event = queue.next();
   if (event === undefined) throw new Error("nothing arrives");
@@ -160,6 +179,7 @@ export const node = pack({
   "conform.denied": denied,
   "conform.tell": tell,
   "conform.http": requests,
+  "conform.stream": streams,
   "conform.files": notes,
   "conform.model": asked,
   "conform.tools": called,

@@ -122,6 +122,31 @@ def requests(task: Task) -> dict:
     }
 
 
+def streams(task: Task) -> dict:
+    def opened(path: str) -> http.Answer:
+        return http.open(http.Request(f"https://api.example.com/{path}"))
+
+    answer = opened("events")
+    events = [[event.name, event.data, event.id, event.retry_ms] for event in answer.events()]
+    lines = list(opened("lines").lines())
+    size = sum(map(len, opened("chunks")))
+    with opened("left") as whole:
+        left = next(whole.lines())
+    try:
+        opened("broken")
+    except Failure as failure:
+        broken = {"code": failure.code, "retryable": failure.retryable}
+    return {
+        "status": answer.status,
+        "type": dict(answer.headers)["content-type"],
+        "events": events,
+        "lines": lines,
+        "chunks": size,
+        "left": left,
+        "broken": broken,
+    }
+
+
 def arriving() -> queue.Event:
     event = queue.next()
     if event is None:
@@ -200,6 +225,7 @@ Node = pack({
     "conform.denied": denied,
     "conform.tell": tell,
     "conform.http": requests,
+    "conform.stream": streams,
     "conform.files": notes,
     "conform.model": asked,
     "conform.tools": called,

@@ -155,6 +155,9 @@ fn type_text(kind: &NodeType) -> String {
             text += &format!("- `{}`{optional}\n", request.summary());
         }
     }
+    if !kind.limits.is_empty() {
+        text += &format!("\nLimits: {}\n", kind.limits.summary());
+    }
     text
 }
 

@@ -16,11 +16,13 @@
 //! | server | the database server of a shared store |
 //! | tls | the certificate of a server |
 //! | watch | the log and the OpenTelemetry collector |
+//! | node_limits | the largest limits of node types |
 //! | program | commands that this program runs as a child of itself |
 
 pub(crate) mod channels;
 pub(crate) mod filter;
 pub(crate) mod locked;
+mod node_limits;
 pub(crate) mod notify;
 pub(crate) mod outbound;
 mod packs;

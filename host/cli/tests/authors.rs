@@ -18,4 +18,5 @@ mod python;
 mod recipe;
 mod roles;
 mod scaffold;
+mod streamed;
 mod streams;

@@ -32,6 +32,7 @@ mod kit;
 mod lsp;
 mod manual;
 mod mcp;
+mod node_limits;
 mod outside;
 mod packaging;
 mod posted;

@@ -5,4 +5,4 @@
 
 mod hostile;
 mod mcp;
-mod project;
+pub(crate) mod project;

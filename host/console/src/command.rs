@@ -86,12 +86,12 @@ pub(crate) async fn decide(visit: Visit, form: Form) -> Result<Response, Failure
     let asked = Asked::read(|name| form.text(name).map(str::to_owned))?;
     if form.text("decision") != Some("allow") {
         let to = asked.address("error", "access_denied");
-        return Ok(Html(onward(&to, "The command was not logged in.").into_string()).into_response());
+        return Ok(Html(onward(&to, "Refused", "The command was not logged in.").into_string()).into_response());
     }
     let body = json!({ "challenge": asked.challenge, "scopes": asked.scopes() });
     let made = visit.post("/v1/login-codes", &body).await.map_err(failed)?;
     let to = asked.address("code", text(&made.body, "code"));
-    Ok(Html(onward(&to, "The command is being logged in.").into_string()).into_response())
+    Ok(Html(onward(&to, "Allowed", "The command is being logged in.").into_string()).into_response())
 }
 
 fn page(me: &Value, asked: &Asked) -> Page {

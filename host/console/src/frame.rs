@@ -84,6 +84,7 @@ pub(crate) enum Area {
     Catalog,
     Triggers,
     Secrets,
+    Credentials,
     Files,
     Usage,
     Tokens,
@@ -92,7 +93,7 @@ pub(crate) enum Area {
 }
 
 impl Area {
-    const ALL: [(Area, &str, &str); 12] = [
+    const ALL: [(Area, &str, &str); 13] = [
         (Area::Home, "Home", "/console"),
         (Area::Runs, "Runs", "/console/runs"),
         (Area::Inbox, "Inbox", "/console/inbox"),
@@ -100,6 +101,7 @@ impl Area {
         (Area::Catalog, "Catalog", "/console/catalog"),
         (Area::Triggers, "Triggers", "/console/triggers"),
         (Area::Secrets, "Secrets", "/console/secrets"),
+        (Area::Credentials, "Credentials", "/console/credentials"),
         (Area::Files, "Files", "/console/files"),
         (Area::Usage, "Usage", "/console/usage"),
         (Area::Tokens, "Tokens", "/console/tokens"),

@@ -9,7 +9,7 @@
 //! | frame | the frame of all pages, the pages of errors, and the headers of all answers |
 //! | parts | states, times, texts and other parts of pages |
 //! | assets | style sheet and scripts, compiled into the program |
-//! | login, command, sign_in, answer, outside, home, runs, run, jobs, inbox, flows, editor, catalog, packs, operate, operators, tokens, manual | the pages |
+//! | login, command, sign_in, answer, outside, home, runs, run, jobs, inbox, flows, editor, catalog, packs, operate, credentials, operators, tokens, manual | the pages |
 //! | gate, picture, form, diff, by_link | an open question, the picture of a flow, the form of an input, the difference of two texts, the parts of signed links |
 //! | said | a text of a model, as Markdown |
 
@@ -18,6 +18,7 @@ mod assets;
 mod by_link;
 mod catalog;
 mod command;
+mod credentials;
 mod diff;
 mod editor;
 mod flows;
@@ -142,6 +143,13 @@ routes! {
     get "/console/secrets" operate::secrets, false;
     post "/console/secrets" operate::set_secret, false;
     post "/console/secrets/{name}/remove" operate::remove_secret, false;
+    get "/console/credentials" credentials::all, false;
+    post "/console/credentials" credentials::set, false;
+    get "/console/credentials/{name}" credentials::show, false;
+    post "/console/credentials/{name}/remove" credentials::remove, false;
+    post "/console/credentials/{name}/connect" credentials::connect::begin, false;
+    get "/console/connect/callback" credentials::connect::come_back, true;
+    get "/console/connect/finish" credentials::connect::finish, false;
     get "/console/operators" operators::tenants, false;
     post "/console/operators/tenants/{tenant}/{verb}" operators::switch_tenant, false;
     get "/console/operators/runs" operators::runs, false;

@@ -187,7 +187,8 @@ pub(crate) async fn usage(visit: Visit) -> Result<Page, Failure> {
 pub(crate) async fn secrets(visit: Visit) -> Result<Page, Failure> {
     let (rows, note) = rows(&visit, "/v1/secrets", "secrets").await?;
     let main = html! {
-        p .faint { "Flows can send secrets, and nothing shows their values: neither a page nor the API." }
+        p .faint { "Flows can send secrets, and nothing shows their values: neither a page nor the API. "
+            a href="/console/credentials" { "Credentials" } " are for API keys, passwords, signatures and OAuth 2." }
         @if rows.is_empty() { (empty("No secret is set.", html! { p { "Set one below, or in a terminal." } })) } @else {
             (list_table(None, "Secrets, by name", html! { th { "Name" } th { "For" } th { "Set" } th { "Expires" } th { span .hidden { "Remove" } } }, html! {
                 @for row in &rows {

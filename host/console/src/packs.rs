@@ -96,6 +96,11 @@ pub(crate) fn reach_of(node: &Value) -> Markup {
             p { "It reaches this, as far as a flow grants it: "
                 @for capability in capabilities { code { (text(capability, "name")) } " " } }
         }
+        @for request in list(node, "credentials") {
+            p { @if request["optional"] == true { "It can use" } @else { "It needs" } " the credential "
+                a href="/console/credentials" { code { (text(request, "name")) } } " of the kind " (text(request, "kind"))
+                @for host in list(request, "hosts") { ", for " code { (host.as_str().unwrap_or_default()) } } "." }
+        }
         p .faint { "Effect: " code { (text(node, "effect")) } }
     }
 }

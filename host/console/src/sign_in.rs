@@ -61,21 +61,21 @@ pub(crate) async fn finish(visit: Visit) -> Response {
     match visit.post("/v1/sign-in/callback", &body).await {
         Ok(answer) => {
             let next = own_page(answer.body["next"].as_str());
-            with_cookies(&answer, Html(onward(&next, "You are signed in.").into_string()))
+            with_cookies(&answer, Html(onward(&next, "Signed in", "You are signed in.").into_string()))
         }
         Err(refusal) => failed(&refusal).into_response(),
     }
 }
 
-/// Returns a page with a sentence, which opens the next address by itself.
-pub(crate) fn onward(next: &str, said: &str) -> Markup {
+/// Returns a page with a title and a sentence, which opens the next address by itself.
+pub(crate) fn onward(next: &str, title: &str, said: &str) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
             head {
                 meta charset="utf-8";
                 meta http-equiv="refresh" content=(format!("0; url={next}"));
-                title { "Signed in · Flowcell" }
+                title { (title) " · Flowcell" }
             }
             body { p { (said) " " a href=(next) { "Go on" } } }
         }
@@ -95,7 +95,7 @@ fn failed(refusal: &Refusal) -> Page {
 }
 
 /// Passes the cookies of the API on to the browser.
-fn with_cookies(answer: &Answer, response: impl IntoResponse) -> Response {
+pub(crate) fn with_cookies(answer: &Answer, response: impl IntoResponse) -> Response {
     let mut response = response.into_response();
     for cookie in answer.headers.get_all(header::SET_COOKIE) {
         response.headers_mut().append(header::SET_COOKIE, cookie.clone());

@@ -84,6 +84,9 @@ pub enum Arrival {
 /// | `cache` | `get` | `{ key }` | `null` or `{ value }` |
 /// | `cache` | `set` | `{ key, value, ttlMs? }` | `null` |
 /// | `http` | `send`, `start-send` | `{ method, url, headers: [[name, value]], body?, timeoutMs? }` | `{ status, headers, body? }` |
+/// | `http` | `open-stream` | as for `send`, and `{ idleMs?, totalMs? }` | `{ status, headers, stream, once? }` |
+/// | `http` | `close-stream` | as for `read-stream` | `null` |
+/// | `http` | `read-stream` | `{ stream, offset, once? }` | a chunk, see below; `{ offset, end: true }` at the end |
 /// | `files` | `read` | `{ path, as: text }` or `{ path, as: file }` | `{ text }` or `{ file }` |
 /// | `files` | `write` | `{ path, text }` or `{ path, file }` | `{ size }` |
 /// | `files` | `list` | `{ path }` | `{ entries: [{ path, kind, size, modifiedMs }] }` |
@@ -97,7 +100,8 @@ pub enum Arrival {
 /// | `agent` | `tell` | `{ agentRunId, kind, data }` | `null` |
 /// | `agent` | `close` | `{ agentRunId, result }` or `{ agentRunId, error }` | `null` |
 ///
-/// A `body` is `{ text }` or `{ file }`, a file reference.
+/// A `body` is `{ text }` or `{ file }`, a file reference. A chunk is `{ offset, size, sha256 }` with one of `text`,
+/// `hex` and `file`. An `open-stream` may also have the reply of `send`: its body is the whole stream.
 pub trait Calls: Send + Sync {
     /// Makes one call and waits for its reply.
     fn call(&self, call: Call) -> BoxFuture<'_, Result<Value, Failure>>;

@@ -4,7 +4,7 @@ use std::{any::Any, fmt, sync::Arc};
 
 use futures_util::future::BoxFuture;
 
-use crate::{Call, Effect, Failure, Grants, Json, NodeId, RunId, Tenant, Value};
+use crate::{AttemptEnd, Call, Effect, Failure, Grants, Json, NodeId, RunId, Tenant, Value};
 
 /// A capability whose calls leave the host. The runtime asks the capability to admit a call, then records the call.
 /// When the record is on stable storage, the runtime asks the capability to perform the call.
@@ -121,6 +121,8 @@ pub struct Outgoing {
     /// The number of earlier tries of this call that ended because the host process ended. Each of these tries may have
     /// had its effect.
     pub lost: u32,
+    /// Closes what the call leaves open when the attempt ends.
+    pub attempt_end: AttemptEnd,
 }
 
 /// Sends events that the journal does not record, such as text while a model writes it, to the channels and clients

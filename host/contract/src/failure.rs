@@ -27,6 +27,8 @@ pub mod code {
     pub const SCHEMA_TOO_COSTLY: &str = "schema_too_costly";
     /// The guest reached a limit on host calls, handles or data volume.
     pub const LIMIT_EXCEEDED: &str = "limit_exceeded";
+    /// The node type asks for a larger limit than the operator grants.
+    pub const LIMIT_NOT_GRANTED: &str = "limit_not_granted";
     /// The node used a capability that it was not granted.
     pub const DENIED: &str = "denied";
     /// A binding could not be rendered.

@@ -6,6 +6,7 @@
 
 mod about;
 mod attempt;
+mod attempt_end;
 mod blobs;
 mod builtin;
 mod call;
@@ -18,6 +19,7 @@ pub mod host_files;
 pub mod http_answer;
 mod ids;
 mod manifest;
+mod node_limits;
 mod step;
 pub mod text;
 mod value;
@@ -25,6 +27,7 @@ mod yaml;
 
 pub use about::About;
 pub use attempt::{Attempt, NodeRunner, StepResult};
+pub use attempt_end::{AttemptEnd, EndAction, EndRegistration};
 pub use blobs::{BlobWriter, Blobs, MAX_FILE_BYTES, MAX_WHOLE_BYTES, PIECE_BYTES, part, too_large_for_memory};
 pub use builtin::{BuiltIn, CREDENTIALS, GrantShape, SECRETS};
 pub use call::{Arrival, Call, Calls, Effect};
@@ -46,6 +49,10 @@ pub use ids::{NodeId, RunId, ScopePath, Tenant, TypeRef};
 pub use manifest::{
     BUILT_IN_PACKS, BodyTrait, CapabilityRequest, Digest, ErrorDoc, Example, Manifest, ManifestError, Mark, MarkKind,
     NodeType, Trait,
+};
+pub use node_limits::{
+    GrantedLimits, LimitRefusal, MAX_MEMORY_MIB, MAX_OUTPUT_KIB, NodeLimits, USUAL_LARGE_ATTEMPTS, USUAL_MEMORY_MIB,
+    USUAL_OUTPUT_KIB, USUAL_TIMEOUT_MS,
 };
 pub use step::{Choice, FanOut, FlowCall, Pause, Question, Step, Wake};
 pub use value::{BINARY, BlobRef, VALUE_BYTES, Value};

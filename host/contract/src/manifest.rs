@@ -4,7 +4,9 @@ use std::{collections::HashSet, fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{About, BuiltIn, CredentialRequest, Effect, Failure, credential::MAX_NODE_CREDENTIALS, yaml_error};
+use crate::{
+    About, BuiltIn, CredentialRequest, Effect, Failure, NodeLimits, credential::MAX_NODE_CREDENTIALS, yaml_error,
+};
 
 /// The SHA-256 of a pack's content, in hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -98,6 +100,9 @@ pub struct NodeType {
     /// The credentials that the requests of the node need. The host adds them, and the node never sees them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub credentials: Vec<CredentialRequest>,
+    /// The limits that the attempts of the type have in place of the usual ones. The operator grants larger limits.
+    #[serde(default, skip_serializing_if = "NodeLimits::is_empty")]
+    pub limits: NodeLimits,
     /// Example inputs with their results. The tests run each of them.
     #[serde(default)]
     pub examples: Vec<Example>,

@@ -31,6 +31,8 @@ pub(crate) struct LoadedPack {
     /// The size of the component file, in bytes.
     pub(crate) size: usize,
     core_instances: u32,
+    /// The bytes of memory with which an instance may start, if a node type has more than the usual memory.
+    most_memory: usize,
     author: Author,
     /// The component file. `None` once the code has been made.
     bytes: Mutex<Option<Bytes>>,
@@ -109,8 +111,11 @@ impl LoadedPack {
         bytes: Bytes,
         author: Author,
     ) -> LoadedPack {
+        let own = node_types.values().filter_map(|node_type| node_type.limits.as_ref());
+        let most_memory = own.map(|limits| limits.memory).max().unwrap_or_default();
         LoadedPack {
             digest,
+            most_memory,
             node_types,
             size: bytes.len(),
             core_instances: u32::try_from(core_instances).unwrap_or(u32::MAX),
@@ -335,7 +340,7 @@ impl CompileContext {
         let counts = [
             ("memories", u64::from(needs.memories), u64::from(limits.memories)),
             ("tables", u64::from(needs.tables), u64::from(limits.tables)),
-            ("bytes of memory", memory, limits.memory as u64),
+            ("bytes of memory", memory, limits.memory.max(pack.most_memory) as u64),
             ("elements in a table", needs.table_elements, limits.table_elements as u64),
         ];
         if let Some((part, count, limit)) = counts.into_iter().find(|(_, count, limit)| count > limit) {

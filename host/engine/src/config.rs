@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use flowcell_contract::GrantedLimits;
+
 use crate::{Compiler, Limits};
 
 /// The configuration of an engine.
@@ -24,6 +26,9 @@ pub struct Config {
     /// machine's memory. A tenant that has some of this memory gets more only if it then has no more bytes than are
     /// still free.
     pub memory: Option<u64>,
+    /// The largest limits that node types may ask for. Default: the usual limits. Attempts with more memory than
+    /// [`Limits::memory`] have memory beside the memory that all instances share.
+    pub granted: GrantedLimits,
     /// True if [`Engine::measure`](crate::Engine::measure) makes profiles with whole stacks. Otherwise they have 4 frames.
     pub profiles: bool,
 }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use flowcell_contract::{Digest, Failure, Tenant, code};
+use flowcell_contract::{Digest, Failure, GrantedLimits, NodeLimits, Tenant, code};
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::{
@@ -19,6 +19,7 @@ use crate::{
     end_runtime,
     fair_scheduler::FairScheduler,
     fair_semaphore::FairSemaphore,
+    granted::Granted,
     link::Linkers,
     machine::{self, USUAL_FRAMES},
     pack::{self, Author, Bytes},
@@ -40,6 +41,10 @@ pub(crate) struct Inner {
     pub(crate) slots: FairSemaphore,
     /// The bytes of linear memory beyond the part that each slot includes.
     pub(crate) memory: FairSemaphore,
+    /// The permits for attempts with more than the usual memory.
+    pub(crate) large: FairSemaphore,
+    /// The largest limits of node types.
+    pub(crate) granted: Granted,
     /// The permits for long schema checks.
     pub(crate) checks: FairSemaphore,
     /// The permits for compiler processes.
@@ -71,7 +76,9 @@ impl Engine {
     /// Creates an engine. If the cache cannot be opened, the engine logs a warning and works without it.
     pub fn new(config: Config) -> anyhow::Result<Engine> {
         let frames = if config.profiles { MAX_FRAMES } else { USUAL_FRAMES };
-        let machine = machine::build(&config.limits, config.instances, config.memory, frames)?;
+        let granted = Granted::new(config.granted, &config.limits);
+        let largest = usize::try_from(granted.memory_bytes()).unwrap_or(usize::MAX);
+        let machine = machine::build(&config.limits, config.instances, config.memory, largest, frames)?;
         let cache = config.cache_dir.as_deref().and_then(|dir| {
             let opened = Cache::open(dir);
             opened
@@ -91,6 +98,8 @@ impl Engine {
             packs: AppendOnlyMap::new(),
             slots: FairSemaphore::new(u64::from(machine.slots)),
             memory: FairSemaphore::new(machine.memory),
+            large: FairSemaphore::new(u64::from(config.granted.large_attempts.max(1))),
+            granted,
             checks: FairSemaphore::new(MAX_LONG_CHECKS),
             compilers: FairSemaphore::new(MAX_COMPILERS),
             scheduler: FairScheduler::new(runtime.handle().clone()),
@@ -127,7 +136,7 @@ impl Engine {
         let properties = properties.and_then(|mut properties| properties.admit(&digest, author).map(|()| properties));
         let properties = properties.map_err(|kind| PackError { origin: origin.into(), kind })?;
         if self.0.packs.get(&digest).is_none() {
-            let node_types = pack::node_types(&properties.manifest);
+            let node_types = pack::node_types(&properties.manifest, &self.0.compile_context.limits);
             let loaded = LoadedPack::new(digest.clone(), node_types, properties.core_instances, bytes, author);
             self.0.packs.insert(&digest, loaded);
         }
@@ -156,10 +165,22 @@ impl Engine {
     }
 
     /// Sets a tenant's limits on concurrent instances and on bytes of memory beyond the first 4 MiB of each instance.
-    /// `None` removes a limit, so that only the fair share applies.
+    /// `None` removes a limit, so that only the fair share applies. The limit on memory also holds for the sum of the
+    /// attempts with more than the usual memory, each counted with the largest memory that the operator grants.
     pub fn set_bounds(&self, tenant: &Tenant, instances: Option<u64>, memory: Option<u64>) {
         self.0.slots.set_bound(tenant, instances);
         self.0.memory.set_bound(tenant, memory);
+        self.0.large.set_bound(tenant, memory.map(|bytes| (bytes / self.0.granted.memory_bytes()).max(1)));
+    }
+
+    /// Sets the largest limits that node types get in the attempts of a tenant.
+    pub fn set_largest_limits(&self, tenant: &Tenant, most: NodeLimits) {
+        self.0.granted.set(tenant, most);
+    }
+
+    /// Returns the largest limits that node types get in this process.
+    pub fn granted_limits(&self) -> GrantedLimits {
+        self.0.granted.process()
     }
 
     /// Adds time that the host has computed for a tenant to the computing time of that tenant. The scheduler compares

@@ -19,12 +19,16 @@ pub struct FairSemaphore(Arc<Mutex<Taken>>);
 
 struct Taken {
     free: u64,
+    /// The number of amounts that were taken.
+    turns: u64,
     by: HashMap<Tenant, Share>,
 }
 
 #[derive(Default)]
 struct Share {
     held: u64,
+    /// The number of the turn in which the tenant took its last amount.
+    last_turn: u64,
     /// The maximum that the tenant may hold, even if more is free. `None`: only the fair share applies. A tenant that
     /// holds nothing may exceed this maximum with its first amount.
     bound: Option<u64>,
@@ -41,7 +45,7 @@ pub struct Permit {
 impl FairSemaphore {
     /// Creates a pool of this size.
     pub fn new(size: u64) -> FairSemaphore {
-        FairSemaphore(Arc::new(Mutex::new(Taken { free: size, by: HashMap::new() })))
+        FairSemaphore(Arc::new(Mutex::new(Taken { free: size, turns: 0, by: HashMap::new() })))
     }
 
     /// Sets the maximum that a tenant may hold. `None` leaves only the fair share.
@@ -158,23 +162,32 @@ impl Taken {
             return false;
         }
         self.free -= amount;
+        self.turns += 1;
         match self.by.get_mut(tenant) {
-            Some(share) => share.held += amount,
-            None => _ = self.by.insert(tenant.clone(), Share { held: amount, ..Share::default() }),
+            Some(share) => (share.held, share.last_turn) = (share.held + amount, self.turns),
+            None => {
+                let share = Share { held: amount, last_turn: self.turns, ..Share::default() };
+                self.by.insert(tenant.clone(), share);
+            }
         }
         true
     }
 
-    /// Returns one waiting caller to serve: among callers whose amount is available, the one whose tenant holds
-    /// least.
+    /// Returns one waiting caller to serve: among callers whose amount is available, the one whose tenant holds least. Of
+    /// tenants that hold the same, it is the one whose last turn is longest ago.
     fn pop_waiting(&mut self) -> Option<(Tenant, u64, oneshot::Sender<Permit>)> {
         let free = self.free;
         let may = |share: &Share| {
             share.waiting.front().is_some_and(|(amount, _)| fits_later(free, share.held, share.bound, *amount))
         };
-        let (tenant, share) = self.by.iter_mut().filter(|(_, share)| may(share)).min_by_key(|(_, share)| share.held)?;
+        let (tenant, share) = self
+            .by
+            .iter_mut()
+            .filter(|(_, share)| may(share))
+            .min_by_key(|(_, share)| (share.held, share.last_turn))?;
         let (amount, give) = share.waiting.pop_front()?;
-        share.held += amount;
+        self.turns += 1;
+        (share.held, share.last_turn) = (share.held + amount, self.turns);
         self.free -= amount;
         Some((tenant.clone(), amount, give))
     }
@@ -264,6 +277,27 @@ mod tests {
         assert!(first.is_some() && of_b.now_or_never().is_none());
         drop((first, other));
         assert!(of_b.now_or_never().is_some_and(|held| held.tenant == b));
+    }
+
+    #[test]
+    fn tenants_that_wait_for_one_unit_take_turns() {
+        let semaphore = FairSemaphore::new(1);
+        let mut held = semaphore.try_take(&"a".into(), 1);
+        let wait = |tenant: &'static str| {
+            let semaphore = semaphore.clone();
+            let wait = async move { semaphore.take(&tenant.into(), 1).await }.boxed();
+            (tenant, wait)
+        };
+        let mut waits: Vec<_> = ["a", "a", "a", "b", "b", "c"].into_iter().map(wait).collect();
+        waits.iter_mut().for_each(|(_, wait)| assert!(wait.now_or_never().is_none()));
+        let mut order = String::new();
+        while held.take().is_some() {
+            let served = waits.iter_mut().enumerate().find_map(|(at, (_, wait))| Some((at, wait.now_or_never()?)));
+            let Some((at, permit)) = served else { break };
+            order += waits.remove(at).0;
+            held = Some(permit);
+        }
+        assert!(["bcabaa", "cbabaa"].contains(&&*order), "{order}");
     }
 
     #[test]

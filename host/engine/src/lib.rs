@@ -17,6 +17,7 @@ mod engine;
 mod failure;
 mod fair_scheduler;
 mod fair_semaphore;
+mod granted;
 mod limits;
 mod link;
 mod machine;

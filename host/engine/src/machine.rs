@@ -38,19 +38,22 @@ const MEMORY_PER_SLOT: u64 = 8 << 20;
 /// The assumed memory of a machine that does not report it, in bytes.
 const UNKNOWN_MEMORY: u64 = 4 << 30;
 
-/// Builds the wasmtime engine. `instances` and `memory` are the operator's settings, if any. `frames` is the number of
-/// frames in a stack. If the address space is too small for a pool, wasmtime allocates instances one by one.
+/// Builds the wasmtime engine. `instances` and `memory` are the operator's settings, if any. `largest` is the number of
+/// bytes that one memory may have. It changes neither the code nor the address space of a slot, which is 4 GiB, so
+/// large and small attempts share the slots and the code. `frames` is the number of frames in a stack. If the address
+/// space is too small for a pool, wasmtime allocates instances one by one.
 pub(crate) fn build(
     limits: &Limits,
     instances: Option<u32>,
     memory: Option<u64>,
+    largest: usize,
     frames: u32,
 ) -> anyhow::Result<Machine> {
     let slots = slots(instances);
     // Half of the machine's memory is for the slots. The memory that instances share beyond their slots is another
     // quarter.
     let memory = memory.unwrap_or_else(|| memory_bytes().unwrap_or(UNKNOWN_MEMORY) / 4);
-    match wasmtime::Engine::new(with_pool(limits, slots).wasm_backtrace_max_frames(frames_setting(frames))) {
+    match wasmtime::Engine::new(with_pool(limits, slots, largest).wasm_backtrace_max_frames(frames_setting(frames))) {
         Ok(engine) => Ok(Machine { engine, slots, memory }),
         Err(error) => {
             tracing::warn!("cannot create a pool of instances: {error:#}; instances are allocated individually");
@@ -92,7 +95,7 @@ fn frames_setting(frames: u32) -> Option<NonZeroUsize> {
     usize::try_from(frames).ok().and_then(NonZeroUsize::new)
 }
 
-fn with_pool(limits: &Limits, slots: u32) -> wasmtime::Config {
+fn with_pool(limits: &Limits, slots: u32, largest: usize) -> wasmtime::Config {
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(slots)
         .total_core_instances(slots * CORE_INSTANCES_PER_SLOT)
@@ -102,7 +105,7 @@ fn with_pool(limits: &Limits, slots: u32) -> wasmtime::Config {
         .max_core_instances_per_component(limits.core_instances)
         .max_memories_per_component(limits.memories)
         .max_tables_per_component(limits.tables)
-        .max_memory_size(limits.memory)
+        .max_memory_size(limits.memory.max(largest))
         .table_elements(limits.table_elements)
         .max_unused_warm_slots(slots)
         .linear_memory_keep_resident(64 << 10)

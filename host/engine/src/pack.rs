@@ -6,7 +6,7 @@ use flowcell_contract::{BUILT_IN_PACKS, BuiltIn, Digest, Manifest, ManifestError
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::{Limits, link::Capabilities, schema::Schemas};
+use crate::{Limits, granted::own_limits, link::Capabilities, schema::Schemas};
 
 mod libraries;
 mod sections;
@@ -280,14 +280,17 @@ pub(crate) struct LoadedNodeType {
     pub(crate) node: NodeType,
     pub(crate) capabilities: Capabilities,
     pub(crate) schemas: Schemas,
+    /// The limits of its attempts if they differ from the usual ones.
+    pub(crate) limits: Option<Box<Limits>>,
 }
 
-/// Returns the node types of a manifest by name.
-pub(crate) fn node_types(manifest: &Manifest) -> HashMap<Arc<str>, Arc<LoadedNodeType>> {
+/// Returns the node types of a manifest by name. `usual` has the limits of attempts.
+pub(crate) fn node_types(manifest: &Manifest, usual: &Limits) -> HashMap<Arc<str>, Arc<LoadedNodeType>> {
     let node_type = |node: &NodeType| LoadedNodeType {
         node: node.clone(),
         capabilities: Capabilities::asked_by(node),
         schemas: Schemas::default(),
+        limits: own_limits(node, usual),
     };
     manifest.nodes.iter().map(|node| (node.name.clone(), Arc::new(node_type(node)))).collect()
 }

@@ -17,15 +17,16 @@ use tokio::sync::oneshot;
 use wasmtime::{Store, UpdateDeadline, WasmBacktrace};
 
 use crate::{
-    Engine, Profile, answer,
+    Engine, Limits, Profile, answer,
     code::{LinkedPack, LoadedPack},
     cost::{Cost, Measured},
     engine::Inner,
     fair_scheduler::FairScheduler,
     fair_semaphore::Permit,
     link::Capabilities,
+    machine::MEMORY_INCLUDED,
     pack::LoadedNodeType,
-    sandbox::{Sandbox, ported::write_back},
+    sandbox::{Sandbox, meter::SharedMemory, ported::write_back},
     schema::Part,
     ticker::RunningAttempt,
     trap,
@@ -84,11 +85,11 @@ impl Engine {
 }
 
 /// Drops a measured instance, and returns the whole measurement of its attempt.
-fn end_measured((mut store, slots, ticking): (Store<Sandbox>, Permit, RunningAttempt)) -> Option<Measured> {
+fn end_measured((mut store, place, ticking): (Store<Sandbox>, Place, RunningAttempt)) -> Option<Measured> {
     let Measured { cost, profile } = store.data_mut().measured.take()?;
     let memory = store.data().meter.memory_taken();
     let since = Instant::now();
-    drop((store, slots, ticking));
+    drop((store, place, ticking));
     Some(Measured { cost: Cost { teardown: since.elapsed(), memory, ..cost }, profile })
 }
 
@@ -97,7 +98,7 @@ type Running = BoxFuture<'static, Outcome>;
 /// A finished attempt: its result, and the resources to release.
 struct Outcome {
     result: StepResult,
-    remains: Option<(Store<Sandbox>, Permit, RunningAttempt)>,
+    remains: Option<(Store<Sandbox>, Place, RunningAttempt)>,
     counted: Option<Counted>,
 }
 
@@ -192,7 +193,14 @@ fn lost_attempt() -> Failure {
 struct Admitted<'a> {
     linked: &'a LinkedPack,
     node_type: &'a Arc<LoadedNodeType>,
-    slots: Permit,
+    place: Place,
+}
+
+/// The permits that an attempt holds until its instance is dropped.
+struct Place {
+    _slots: Permit,
+    /// The permit of an attempt with more than the usual memory.
+    large: Option<Permit>,
 }
 
 impl Inner {
@@ -204,25 +212,28 @@ impl Inner {
         computes: Arc<AtomicBool>,
         measured: Option<Measured>,
     ) -> Outcome {
-        let Admitted { linked, node_type, slots } = match self.admit(&attempt).await {
+        let Admitted { linked, node_type, place } = match self.admit(&attempt).await {
             Ok(admitted) => admitted,
             Err(failure) => return Outcome { result: Err(failure), remains: None, counted: None },
         };
         let ticking = self.ticker.enter();
-        let mut store = self.store(attempt, calls, computes, measured);
+        let mut store = self.store(attempt, calls, computes, measured, node_type, &place);
         let result = self.call(&mut store, linked, node_type).await;
         store.data_mut().forward_output(true).await;
         let result = match result {
             Ok(step) => write_back(store.data_mut()).await.map(|()| step),
             failed => failed,
         };
-        Outcome { result, remains: Some((store, slots, ticking)), counted: None }
+        Outcome { result, remains: Some((store, place, ticking)), counted: None }
     }
 
     /// Finds the attempt's code, checks its input, and waits for a free slot.
     async fn admit(self: &Arc<Inner>, attempt: &Attempt) -> Result<Admitted<'_>, Failure> {
         let pack = self.packs.get(&attempt.pack).ok_or_else(|| unknown_node_type(attempt))?;
         let node_type = pack.node_types.get(&attempt.node_type).ok_or_else(|| unknown_node_type(attempt))?;
+        if node_type.limits.is_some() {
+            self.granted.check(&attempt.tenant, &node_type.node)?;
+        }
         if attempt.resumes == 0 {
             self.check(&attempt.tenant, node_type, Part::Input, attempt.input.json()).await?;
             // An attempt without a config has `null`; there is nothing to check.
@@ -236,8 +247,11 @@ impl Inner {
             Some(Err(failure)) => return Err(failure.clone()),
             None => return Err(Failure::retryable(code::LOST_WORKER, "the pack was not linked")),
         };
+        // An attempt that waits for the memory of a large one holds no slot, so that other attempts can begin.
+        let is_large = self.limits(node_type).memory > self.compile_context.limits.memory;
+        let large = if is_large { Some(self.large.take(&attempt.tenant, 1).await) } else { None };
         let slots = self.slots.take(&attempt.tenant, u64::from(linked.slots)).await;
-        Ok(Admitted { linked, node_type, slots })
+        Ok(Admitted { linked, node_type, place: Place { _slots: slots, large } })
     }
 
     /// Checks a part of an attempt against its schema. A short check runs on this thread. A long check runs on a
@@ -290,16 +304,25 @@ impl Inner {
         linking.await.map_err(|error| Failure::retryable(code::LOST_WORKER, format!("linking was lost: {error}")))?
     }
 
+    /// Returns the limits of the attempts of a node type.
+    fn limits<'a>(&'a self, node_type: &'a LoadedNodeType) -> &'a Limits {
+        node_type.limits.as_deref().unwrap_or(&self.compile_context.limits)
+    }
+
     fn store(
         &self,
         attempt: Attempt,
         calls: Arc<dyn Calls>,
         computes: Arc<AtomicBool>,
         measured: Option<Measured>,
+        node_type: &LoadedNodeType,
+        place: &Place,
     ) -> Store<Sandbox> {
-        let limits = &self.compile_context.limits;
-        let mut store =
-            Store::new(&self.compile_context.engine, Sandbox::new(attempt, calls, limits, self.memory.clone()));
+        let limits = self.limits(node_type);
+        // The permit of a large attempt covers all of its memory.
+        let included = if place.large.is_some() { limits.memory } else { MEMORY_INCLUDED };
+        let shared = SharedMemory { included, pool: self.memory.clone() };
+        let mut store = Store::new(&self.compile_context.engine, Sandbox::new(attempt, calls, limits, shared));
         store.limiter(|sandbox| &mut sandbox.meter);
         store.set_hostcall_fuel(limits.boundary_bytes());
         store.set_max_component_handles(limits.handles);
@@ -339,11 +362,9 @@ impl Inner {
         let answer = instance.flowcell_node_node().call_run(&mut *store, &type_name).await;
         store.data_mut().count_time(since, |cost| &mut cost.call);
         let step = match answer {
-            Ok(answer) => {
-                answer::read(answer, &store.data().attempt, &node_type.node.marks, &self.compile_context.limits)?
-            }
+            Ok(answer) => answer::read(answer, &store.data().attempt, &node_type.node.marks, self.limits(node_type))?,
             Err(error) => {
-                return Err(trap::from_run(&error, store.data().stdio.last_words(), &self.compile_context.limits));
+                return Err(trap::from_run(&error, store.data().stdio.last_words(), self.limits(node_type)));
             }
         };
         if let Step::Done(output) = &step {

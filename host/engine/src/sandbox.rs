@@ -15,7 +15,6 @@ use crate::{
     Limits,
     cost::{Cost, Measured},
     failure::{Stop, to_guest},
-    fair_semaphore::FairSemaphore,
     text::printable,
 };
 
@@ -26,19 +25,21 @@ pub(crate) mod denial;
 mod deterministic;
 mod file_writer;
 mod files;
-mod meter;
+pub(crate) mod meter;
 mod outside;
 pub(crate) mod ported;
 mod reply;
 mod services;
 pub(crate) mod stdio;
+mod streams;
 
 use capability::Answer;
 use deterministic::Clock;
 use file_writer::WrittenFiles;
-use meter::Meter;
+use meter::{Meter, SharedMemory};
 use ported::{Folders, Requests};
 use stdio::Stdio;
+use streams::Streams;
 
 /// The data of a wasmtime store, one for each attempt.
 pub(crate) struct Sandbox {
@@ -57,6 +58,7 @@ pub(crate) struct Sandbox {
     /// The file value that the guest read last, the number of the piece, and its bytes.
     open_piece: Option<(BlobRef, u64, Vec<u8>)>,
     written_files: WrittenFiles,
+    streams: Streams,
     clock: Clock,
     task: OnceLock<Value>,
     wasi: WasiCtx,
@@ -67,7 +69,7 @@ pub(crate) struct Sandbox {
 }
 
 impl Sandbox {
-    pub(crate) fn new(attempt: Attempt, calls: Arc<dyn Calls>, limits: &Limits, memory: FairSemaphore) -> Sandbox {
+    pub(crate) fn new(attempt: Attempt, calls: Arc<dyn Calls>, limits: &Limits, memory: SharedMemory) -> Sandbox {
         let stdio = Stdio::new(limits);
         let clock = Clock::new(attempt.now_ms);
         let wasi = deterministic::context(&attempt, &clock, &stdio, limits);
@@ -86,6 +88,7 @@ impl Sandbox {
             replies: HashMap::new(),
             open_piece: None,
             written_files: WrittenFiles::default(),
+            streams: Streams::default(),
             clock,
             task: OnceLock::new(),
             wasi,

@@ -33,7 +33,7 @@ pub(crate) fn from_shortage(error: &wasmtime::Error) -> Option<Failure> {
 pub(crate) fn too_large(limit: usize) -> Failure {
     let message = format!(
         "the node's answer is larger than {limit} bytes; return less, such as one page at a time, or store the \
-         content as a file and return the file value"
+         content as a file and return the file value; a manifest may ask for more (`limits: {{ outputKib: … }}`)"
     );
     Failure::new(code::OUTPUT_TOO_LARGE, message)
 }

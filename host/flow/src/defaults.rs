@@ -66,6 +66,11 @@ impl Defaults<'_> {
         is_too_large(rules, "retry rules", (bytes, limits::DEFAULT_RULES_BYTES), nodes, diagnostics);
     }
 
+    /// Returns true if nodes have a `timeoutMs` by default.
+    pub(crate) fn sets_timeout(&self) -> bool {
+        self.policy_members.iter().any(|entry| &*entry.key == "timeoutMs")
+    }
+
     /// Returns the label of a node; `None` if the flow has no defaults. `own` is the policy that the node sets, and
     /// `granted` has the capabilities whose grants it has by default.
     pub(crate) fn label(&self, own: Option<&Tree>, granted: &[&str]) -> Option<(String, Json)> {

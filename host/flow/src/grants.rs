@@ -16,6 +16,8 @@ use crate::{
 
 /// The capability whose grants are URLs.
 const HTTP: &str = BuiltIn::Http.name();
+/// The capability by which a node calls other node types. They get its grants, as far as they ask for them.
+const TOOLS: &str = BuiltIn::Tools.name();
 /// The help for a grant of secrets or credentials to a node that cannot send them.
 const NO_SECRETS: &str = "remove it; the host adds it to the requests of nodes such as `http.request`";
 
@@ -74,10 +76,13 @@ pub(crate) fn read<'t>(
     let mut is_right = true;
     let own = raw.grants.map(|tree| entries(tree, "`grants`", diagnostics)).unwrap_or_default();
     let beside: Vec<&Entry> = own.iter().collect();
+    let has_tools = kind.asks_for(TOOLS) && own.iter().any(|entry| *entry.key == *TOOLS);
     for entry in own {
         let is_used = kind.asks_for(&entry.key) || is_of_requests(&entry.key) && kind.asks_for(HTTP);
+        // No node type declares secrets, so tools get none.
+        let is_for_tools = has_tools && *entry.key != *SECRETS;
         // A node that sends no requests sends no secrets: the help for a missing secret, to create it, would be wrong.
-        if is_used && *entry.key == *CREDENTIALS {
+        if (is_used || is_for_tools) && *entry.key == *CREDENTIALS {
             let joined = credentials::read(&entry.value, kind, context, diagnostics);
             grants.0.insert(CREDENTIALS.to_owned(), joined);
             continue;
@@ -86,7 +91,7 @@ pub(crate) fn read<'t>(
             is_right &= check(entry, &beside, context, diagnostics);
         }
         let is_known = kind.asks_for(&entry.key) || is_known(entry, context, diagnostics);
-        if is_known && !is_used {
+        if is_known && !is_used && !is_for_tools {
             let message = format!("`{}` does not ask for `{}`", kind.name, for_message(&entry.key));
             let help = if is_of_requests(&entry.key) { NO_SECRETS } else { "remove it" };
             diagnostics.warning("unused_grant", entry.key_span, message, Some(help.into()));

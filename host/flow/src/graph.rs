@@ -7,7 +7,7 @@ mod names;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use flowcell_contract::{Grants, Json, NodeId, NodeType};
+use flowcell_contract::{Grants, Json, NodeId, NodeType, USUAL_TIMEOUT_MS};
 use flowcell_expr::{Binding, Condition};
 use indexmap::IndexMap;
 
@@ -397,7 +397,12 @@ pub struct NodePolicy {
 
 impl Default for NodePolicy {
     fn default() -> NodePolicy {
-        NodePolicy { timeout_ms: 300_000, total_timeout_ms: None, retry: Retry::default(), continue_on_error: false }
+        NodePolicy {
+            timeout_ms: USUAL_TIMEOUT_MS,
+            total_timeout_ms: None,
+            retry: Retry::default(),
+            continue_on_error: false,
+        }
     }
 }
 

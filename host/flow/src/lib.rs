@@ -19,6 +19,7 @@
 //! | ancestry | finds the ancestors of nodes |
 //! | types | looks up node types |
 //! | names | resolves the names in expressions |
+//! | node_limits | checks the limits that node types ask for |
 //! | members | finds members that values cannot have |
 //! | input | compiles bindings and marked fields |
 //! | schema_check, patterns | check literals against schemas, and the patterns in schemas |
@@ -83,6 +84,7 @@ mod literal;
 mod lower;
 mod members;
 mod names;
+mod node_limits;
 mod numbers;
 pub mod outline;
 mod patterns;
@@ -107,7 +109,7 @@ mod written_keys;
 mod yaml;
 
 use agentic::AgenticInput;
-use flowcell_contract::{Catalog, Json};
+use flowcell_contract::{Catalog, Json, LimitRefusal, NodeLimits};
 use flowcell_expr::json::digits::TOO_LONG;
 
 pub use agentic::{Begin, Start};
@@ -207,6 +209,11 @@ pub trait CheckContext {
     /// list.
     fn check_grant(&self, _capability: &str, _item: &Json) -> Result<(), String> {
         Ok(())
+    }
+
+    /// Returns the limits that a node type asks for in its manifest and does not get. Default: it gets all of them.
+    fn refused_limits(&self, _asked: &NodeLimits) -> Vec<LimitRefusal> {
+        Vec::new()
     }
 
     /// Returns the target of a URL, and whether a grant of `http` covers it. Returns `None` if the text is not a URL or

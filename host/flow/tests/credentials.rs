@@ -19,6 +19,9 @@ nodes:
     title: Send
     capabilities: [{ name: http, reason: it sends }]
   - { type: shop.add, title: Add }
+  - type: shop.chat
+    title: Chat
+    capabilities: [{ name: tools, reason: it calls tools, optional: true }]
 ";
 
 /// A context that records the checked grants, and has every credential but `missing`.
@@ -113,6 +116,24 @@ fn wrong_grants_of_credentials_are_reported_with_their_line() {
     let found = &checked.diagnostics[0];
     assert_eq!(found.message, "`shop.post` needs the credential `slack` (oauth2): it posts as you");
     assert!(found.help.as_deref().unwrap().contains("credentials: [slack]"));
+}
+
+#[test]
+fn a_node_that_calls_tools_has_grants_for_them() {
+    let own = "http: ['https://slack.com'], credentials: { slack: mine }";
+    let (checked, asked) = load("shop.chat", &format!("{{ tools: ['shop.*'], {own} }}"));
+    assert_eq!((codes(&checked), asked.len()), (vec![], 1), "{:?}", checked.diagnostics);
+    let expected = r#"[{"name":"slack","credential":"mine"}]"#;
+    assert_eq!(checked.graph.unwrap().nodes[0].grants.0["credentials"].to_text(), expected);
+    for (grants, expected) in [
+        (format!("{{ {own} }}"), vec![("unused_grant", 3), ("unused_grant", 3)]),
+        ("{ tools: ['shop.*'], secrets: [{ name: a }] }".into(), vec![("unused_grant", 3)]),
+        ("{ tools: ['shop.*'], credentials: [missing] }".into(), vec![("wrong_grant", 3)]),
+        ("{ tools: ['shop.*'], credentials: { slack: 7 } }".into(), vec![("wrong_grant", 3)]),
+    ] {
+        let (checked, _) = load("shop.chat", &grants);
+        assert_eq!(codes(&checked), expected, "{grants}: {:?}", checked.diagnostics);
+    }
 }
 
 #[test]

@@ -183,7 +183,7 @@ impl Host {
 
     /// Returns the same host, which also simulates what `simulate` names. An unknown service name is an error.
     pub fn simulating(self, simulate: Simulate) -> Result<Host, Error> {
-        builder::check_simulated(&simulate, &self.shared.services)?;
+        self.shared.services.check_simulated(&simulate).map_err(Error::Services)?;
         Ok(Host { simulate: Arc::new(self.simulate.union(simulate)), ..self })
     }
 

@@ -38,6 +38,7 @@
 //! | [`drive`] | starts and drives runs: triggers, sessions, channels |
 //! | notify | tells people outside about runs and trouble |
 //! | sign_in | sign-in by OpenID Connect |
+//! | consent | consents of people for credentials, which a browser brings back to the console |
 //! | [`runs`] | what a run shows: its tasks, their inputs, and its open questions |
 //! | [`cases`] | test cases of flows |
 //! | [`library`] | a folder of flows with their versions, and runs of flows by name |
@@ -54,6 +55,8 @@
 
 mod cache;
 pub mod cases;
+#[cfg(unix)]
+pub mod consent;
 #[cfg(unix)]
 pub mod control;
 pub mod drive;

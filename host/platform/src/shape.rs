@@ -22,6 +22,9 @@ pub fn node_type(node: &NodeType) -> Value {
     if !node.credentials.is_empty() {
         object["credentials"] = json!(node.credentials);
     }
+    if !node.limits.is_empty() {
+        object["limits"] = json!(node.limits);
+    }
     if !node.about.is_empty() {
         object["about"] = json!(*node.about);
     }
@@ -38,6 +41,9 @@ pub fn reach_of_type(node: &NodeType) -> Value {
     });
     if !node.credentials.is_empty() {
         object["credentials"] = json!(node.credentials);
+    }
+    if !node.limits.is_empty() {
+        object["limits"] = json!(node.limits);
     }
     object
 }

@@ -3,6 +3,7 @@
 //! reply is not made again.
 
 mod agents;
+mod endings;
 mod inside;
 mod progress;
 
@@ -26,6 +27,7 @@ use crate::{
     limits::MAX_OPEN_CALLS,
     ports::{CacheStore, Pin, StateStore, Timers},
 };
+pub(crate) use endings::Endings;
 use progress::{Progress, Submitted};
 
 /// The context that the calls of all attempts of one run share.
@@ -44,6 +46,7 @@ pub(crate) struct CallSite {
     pub(crate) timers: Arc<dyn Timers>,
     pub(crate) capabilities: Arc<HashMap<Arc<str>, Arc<dyn Capability>>>,
     pub(crate) commands: mpsc::Sender<Command>,
+    pub(crate) endings: Arc<Endings>,
 }
 
 /// Identifies the attempt of an [`AttemptCalls`], with its time and its config.
@@ -218,6 +221,7 @@ impl AttemptCalls {
             progress,
             prepared: admission.prepared,
             lost: 0,
+            attempt_end: self.site.endings.end_of(self.attempting.task, self.attempting.number),
         });
         let (task, attempt) = (self.attempting.task, self.attempting.number);
         if admission.ask.is_some() {

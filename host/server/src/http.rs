@@ -8,7 +8,7 @@
 //! | app | the state that requests share |
 //! | permit | the permits that a request holds, and the memory of bodies |
 //! | intake, api_error, page | parsing of requests, the format of errors, and pages of lists |
-//! | health, catalog, packs, flows, authoring, assist, eval, library, beside, files, runs, moment, tasks, agents, inbox, secrets, credentials, start, steer, retry, migrate, jobs, events, socket, usage, me, audit | the routes |
+//! | health, catalog, packs, flows, authoring, assist, eval, library, beside, files, runs, moment, tasks, agents, inbox, secrets, credentials, consents, start, steer, retry, migrate, jobs, events, socket, usage, me, audit | the routes |
 //! | answers | the first answer to a question, for a person whose answer came later |
 //! | admin, processes | the routes of the operators across tenants, and about the server |
 //! | breakers | the routes of circuit breakers |
@@ -37,6 +37,7 @@ pub(crate) mod breakers;
 pub(crate) mod broadcast;
 pub(crate) mod catalog;
 pub(crate) mod connection;
+pub(crate) mod consents;
 pub(crate) mod cookie;
 pub(crate) mod credentials;
 pub(crate) mod eval;

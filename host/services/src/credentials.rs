@@ -28,11 +28,12 @@ use std::sync::Arc;
 
 use flowcell_contract::{CredentialGrant, CredentialKind, Failure, Json, Tenant, code as codes};
 use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
 
 pub(crate) use self::apply::{Applied, apply, check_free};
 pub use self::{
     hmac::HmacSettings,
-    oauth2::{Authorization, Token, read_redirect},
+    oauth2::{Authorization, Lifetime, Token, read_redirect, refusal_text},
     settings::{
         Grant, MAX_SECRET_BYTES, MAX_SETTINGS_BYTES, MIN_SECRET_BYTES, OAuth2Settings, SecretMembers, Settings,
         SigV4Settings,
@@ -56,6 +57,24 @@ pub struct KnownCredential {
     pub origins: OriginGrants,
     /// The number of times that it was set. Tokens belong to one version.
     pub version: u64,
+    /// The time in milliseconds since 1970 at which it was first set.
+    pub created: u64,
+}
+
+/// Tells a credential from what it was before it was set again, or removed and set again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Edition {
+    /// The time in milliseconds since 1970 at which it was first set.
+    pub created: u64,
+    /// The number of times that it was set since then.
+    pub version: u64,
+}
+
+impl KnownCredential {
+    /// Returns the edition of the credential.
+    pub fn edition(&self) -> Edition {
+        Edition { created: self.created, version: self.version }
+    }
 }
 
 /// A credential with its secrets.
@@ -209,6 +228,10 @@ pub async fn connect(
     let Settings::OAuth2(settings) = &known.settings else {
         return Err(denied(format!("the credential `{name}` is not of the kind `oauth2`")));
     };
+    // The code is for the endpoint that the person has seen, and not for that of a credential set since then.
+    if authorization.edition.is_some_and(|edition| edition != known.edition()) {
+        return Err(denied(format!("the credential `{name}` was set again meanwhile; connect it again")));
+    }
     let of = tokens::Of { store, client, tenant, name, version: known.version, settings };
     of.connect(&secrets, authorization).await
 }

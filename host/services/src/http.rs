@@ -1,7 +1,8 @@
 //! The capability `http`: one request, one answer.
 //!
 //! Functions: `send` and `start-send`. `send` returns the reply. `start-send` returns the id of the call at once, and
-//! the reply arrives as an event of the node's queue. Arguments and reply:
+//! the reply arrives as an event of the node's queue. `open-stream`, `read-stream` and `close-stream` read an answer in
+//! chunks, see `streams.rs`. Arguments and reply:
 //!
 //! ```json
 //! { "method": "POST", "url": "https://api.example.com/v1?q=1", "headers": [["accept", "application/json"]],
@@ -22,9 +23,9 @@
 //! the memory of the host does not grow with them. Two kinds of bodies are exceptions, with a limit of 32 MiB: those that the
 //! host decompresses, and those of requests with secrets or credentials and of their answers, which it searches or signs.
 //!
-//! The host requests gzip or no encoding. It decompresses a gzip body, and removes `content-encoding` and
-//! `content-length`. It refuses a body with any other content or transfer encoding (`http_protocol`). A node that
-//! sends its own `accept-encoding`, and no secrets, gets the body unchanged.
+//! The host requests gzip or no encoding, and no encoding for a stream. It decompresses a gzip body, and removes
+//! `content-encoding` and `content-length`. It refuses a body with any other content or transfer encoding
+//! (`http_protocol`). A node that sends its own `accept-encoding`, and no secrets, gets the body unchanged.
 //!
 //! **A status of 400 or more is an answer, not a failure, and so is a redirect:** the host follows none. A node that
 //! follows a redirect makes a second call, which the host checks like the first.
@@ -39,6 +40,9 @@
 //! | body of an answer, as received and decompressed | 32 MiB |
 //! | a file as the body of a request, and a body of an answer that becomes a file | 32 MiB; the operator may grant up to 4 GiB |
 //! | body as text in the reply | 3 MiB, and 3.5 MiB as JSON |
+//! | a chunk of a stream; chunks and bytes of a stream | 64 KiB; 10,000 and 64 MiB |
+//! | open streams of a tenant in a process | 64 |
+//! | time without a byte of a stream; its whole time | 60 s, at most 10 min; 10 min, at most 24 h |
 //! | connecting | 10 s |
 //! | the whole call | 30 s unless `timeoutMs` says otherwise; at most 10 min (longer values are reduced to that) |
 //!
@@ -62,6 +66,8 @@
 //! | `http_body_too_large` | the body of the request or of the answer is too large | no |
 //! | `http_protocol` | the connection broke after the request / the answer is not HTTP | yes / no |
 //! | `stream_interrupted` | the connection broke while the body of the answer became a file | yes |
+//! | `stream_interrupted` | the connection of a stream broke, or went away with its process or its attempt | yes; no after a request of effect `once` |
+//! | `limit_exceeded` | a stream has too many chunks / the tenant has too many open streams | no / yes |
 //! | `credential_refresh_failed` | the token endpoint of a credential refused / did not answer; nothing was sent | no / yes |
 //! | `circuit_open` | the origin fails, and its circuit breaker is open; nothing was sent | yes |
 //! | `rate_limited` | the call would wait too long under the operator's limits; nothing was sent | yes |
@@ -71,6 +77,7 @@ mod large;
 mod limits;
 mod reply;
 mod request;
+mod streams;
 
 use std::{sync::Arc, time::Duration};
 
@@ -90,6 +97,7 @@ pub use self::limits::Limits;
 use self::{
     reply::AnswerReader,
     request::{Content, Request},
+    streams::{Opening, Place, Reading, Streams, Times},
 };
 use crate::{
     client::{Client, Message, Parts, Progress},
@@ -104,6 +112,11 @@ use crate::{
 
 /// The name of the capability, in calls and in grants.
 pub const INTERFACE: &str = BuiltIn::Http.name();
+
+/// The function that reads the next chunk of a stream.
+const READ_STREAM: &str = "read-stream";
+/// The function that closes a stream.
+const CLOSE_STREAM: &str = "close-stream";
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
@@ -121,13 +134,14 @@ pub struct HttpCapability {
     files: AsyncBlobs,
     secrets: Secrets,
     limits: Limits,
+    streams: Streams,
 }
 
 impl HttpCapability {
     /// Creates the capability. It sends requests through `client`, and stores large and binary bodies in `blobs`.
     pub fn new(client: Client, blobs: Arc<dyn Blobs>) -> HttpCapability {
         let (files, secrets) = (AsyncBlobs::new(blobs), Secrets::default());
-        HttpCapability { client, files, secrets, limits: Limits::default() }
+        HttpCapability { client, files, secrets, limits: Limits::default(), streams: Streams::default() }
     }
 
     /// Returns the same capability, which adds these secrets and credentials to requests of nodes that have grants for them.
@@ -202,6 +216,8 @@ impl HttpCapability {
         let caller = &outgoing.caller;
         let to = self.destination(&request, caller)?;
         let mut keys = Vec::new();
+        let place = request.stream.map(|_| self.streams.reserve(&caller.tenant, self.limits.streams)).transpose()?;
+        let mut opened = request.stream.zip(place);
         let secrets = self.secret_grants(&request, caller, &to)?;
         let bound = self.granted_credentials(&request, caller, &to, &secrets)?;
         for grant in secrets {
@@ -231,10 +247,11 @@ impl HttpCapability {
             keys.extend(signed.keys);
             let redaction: Redaction = keys.iter().cloned().collect();
             let message = (signed.message, parts.clone());
-            let answered = self.send_and_read(caller, message, unpack, &signed.to, &redaction, progress).await;
+            let is_renewable = !is_repeated && applied.iter().any(Applied::is_renewable);
+            let sent = Sent { outgoing, unpack, is_renewable, redaction: &redaction };
+            let answered = self.send_and_read(sent, message, &signed.to, &mut opened, progress).await;
             // The server has refused a token and done nothing. It gets another token once.
-            let is_refused = *progress == Progress::Answered(StatusCode::UNAUTHORIZED);
-            if is_refused && !is_repeated && applied.iter().any(Applied::is_renewable) {
+            if is_renewable && *progress == Progress::Answered(StatusCode::UNAUTHORIZED) {
                 *progress = Progress::Unsent;
                 continue;
             }
@@ -242,20 +259,30 @@ impl HttpCapability {
         }
     }
 
+    /// Sends a message and reads the reply. If `opened` has the times and the place of a stream, the body becomes this
+    /// stream and is not read, unless another token may be tried.
     async fn send_and_read(
         &self,
-        caller: &Caller,
+        sent: Sent<'_>,
         (message, parts): (Message, Option<Parts>),
-        unpack: bool,
         to: &Destination,
-        redaction: &Redaction,
+        opened: &mut Option<(Times, Place)>,
         progress: &mut Progress,
     ) -> Result<Value, Failure> {
+        let Sent { outgoing, unpack, is_renewable, redaction } = sent;
+        let (caller, limits) = (&outgoing.caller, &self.limits);
         let tenant = &caller.tenant;
         let has_body = message.method != hyper::Method::HEAD;
         let answer = self.client.send_with(tenant, to, message, parts, progress).await?;
-        let reading = AnswerReader { limits: &self.limits, files: &self.files, tenant, has_body, unpack, redaction };
-        reading.reply(answer).await
+        let reading = AnswerReader { limits, files: &self.files, tenant, has_body, unpack, redaction };
+        let is_tried_again = is_renewable && answer.status == StatusCode::UNAUTHORIZED;
+        let Some((times, place)) = opened.take_if(|_| !is_tried_again) else { return reading.reply(answer).await };
+        let (mut members, body) = reading.open(answer)?;
+        let once = outgoing.effect == Effect::Once;
+        let opening = Opening { caller, limits, times, once, redaction, attempt_end: &outgoing.attempt_end };
+        members.push(("stream", Json::from(self.streams.open(body, place, &opening))));
+        members.extend(once.then(|| ("once", Json::from(true))));
+        Ok(Value::from(Json::object(members)))
     }
 
     /// Returns the message of a request, and the parts of its body if it `may_have_parts` and is a large file.
@@ -266,13 +293,14 @@ impl HttpCapability {
         until: Instant,
         may_have_parts: bool,
     ) -> Result<(Message, Option<Parts>), Failure> {
-        let Request { method, mut headers, content, .. } = request;
+        let Request { method, mut headers, content, stream, .. } = request;
         let (body, parts, mime) = self.body(&outgoing.caller.tenant, content, may_have_parts).await?;
         let mut unless_set = |name: HeaderName, value: HeaderValue| {
             headers.entry(name).or_insert(value);
         };
         unless_set(hyper::header::ACCEPT, HeaderValue::from_static("*/*"));
-        unless_set(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+        // A stream is not unpacked, because a few bytes could become very many.
+        unless_set(ACCEPT_ENCODING, HeaderValue::from_static(if stream.is_some() { "identity" } else { "gzip" }));
         unless_set(
             hyper::header::USER_AGENT,
             HeaderValue::from_static(concat!("flowcell/", env!("CARGO_PKG_VERSION"))),
@@ -341,6 +369,9 @@ impl HttpCapability {
 
 impl Capability for HttpCapability {
     fn admit(&self, call: &Call, caller: &Caller) -> Result<Admission, Failure> {
+        if let Some(reading) = read_reading(call)? {
+            return Ok(Admission::new(Effect::Idempotent, reading.about()));
+        }
         let request = Request::read(call, &self.limits)?;
         let to = self.destination(&request, caller)?;
         let effect = caller.effect_of(request::may_change(&request.method));
@@ -351,7 +382,34 @@ impl Capability for HttpCapability {
     }
 
     fn perform(&self, outgoing: Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {
-        Box::pin(self.clone().perform_with_timeout(outgoing))
+        let http = self.clone();
+        Box::pin(async move {
+            match read_reading(&outgoing.call)? {
+                Some(reading) if &*outgoing.call.function == CLOSE_STREAM => {
+                    http.streams.close(&outgoing.caller, &reading);
+                    Ok(Value::null())
+                }
+                Some(reading) => http.streams.read(&outgoing.caller, &reading, &http.files).await,
+                None => http.perform_with_timeout(outgoing).await,
+            }
+        })
+    }
+}
+
+/// A message with the way in which its answer is read.
+struct Sent<'a> {
+    outgoing: &'a Outgoing,
+    unpack: bool,
+    /// True if another token may be tried after the status 401.
+    is_renewable: bool,
+    redaction: &'a Redaction,
+}
+
+/// Returns the arguments of a call that reads or closes a stream; `None` for a request.
+fn read_reading(call: &Call) -> Result<Option<Reading>, Failure> {
+    match &*call.function {
+        READ_STREAM | CLOSE_STREAM => Reading::read(&call.args).map(Some),
+        _ => Ok(None),
     }
 }
 

@@ -16,8 +16,7 @@ use std::{
 };
 
 use flowcell_contract::{
-    BlobRef, Blobs, Call, Caller, Capability, Effect, Failure, Grants, Json, NodeId, Outgoing, Progress, RunId, Tenant,
-    Value,
+    BlobRef, Blobs, Call, Caller, Capability, Effect, Failure, Grants, Json, NodeId, Outgoing, RunId, Tenant, Value,
 };
 use flowcell_services::files::{FilesCapability, Limits};
 use serde_json::json;
@@ -101,7 +100,8 @@ impl Kit {
         assert_eq!(admission.effect, Effect::Idempotent);
         let (caller, key) = (self.caller.clone(), "00ff".into());
         let (effect, prepared) = (admission.effect, admission.prepared);
-        let outgoing = Outgoing { caller, call, effect, key, progress: Progress::default(), prepared, lost: 0 };
+        let (progress, attempt_end) = Default::default();
+        let outgoing = Outgoing { caller, call, effect, key, progress, prepared, lost: 0, attempt_end };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let reply = runtime.block_on(self.files.perform(outgoing))?;
         Ok(serde_json::from_str(reply.text()).unwrap())

@@ -14,4 +14,5 @@ mod policies;
 mod registries;
 mod requests;
 mod server;
+mod streams;
 mod webhooks;

@@ -9,6 +9,7 @@ from typing import Any
 
 from wit_world.imports import http
 
+from .answer import Answer, Event as Event
 from .failure import called
 from .file import read_text
 from .json import parsed, text as json_text
@@ -71,6 +72,16 @@ def send(request: Request) -> Response:
     """Sends a request and waits for the answer."""
     with called():
         return _response(http.send(request.to_host()))
+
+
+def open(request: Request, *, idle_ms: int | None = None, total_ms: int | None = None) -> Answer:
+    """Sends a request, and returns when the head of its answer has arrived: `for event in http.open(request).events()`.
+
+    `timeout_ms` of the request is the time until then. `idle_ms` is the longest time without a byte while the node waits for
+    a chunk, 60 seconds by default, and `total_ms` the one until the end, 10 minutes by default.
+    """
+    with called():
+        return Answer(http.open_stream(request.to_host(), http.StreamTimes(idle_ms, total_ms)))
 
 
 def start_send(request: Request) -> int:

@@ -12,7 +12,7 @@ use crate::failure::{Failure, Result};
 /// A host for tests that follows a script. It simulates models, tools, services, agent runs and their inboxes, HTTP
 /// requests, files, `state` and `log`. Other calls need a real host. An HTTP request gets the next
 /// [`reply`](Script::reply), such as `{ "status": 200, "headers": [["content-type", "text/plain"]], "body": { "text":
-/// "…" } }`.
+/// "…" } }`. The reply to [`open`](crate::http::open) may have a list `chunks` of texts in place of the body.
 ///
 /// [`reply`](Script::reply), [`fail`](Script::fail), [`message`](Script::message), [`close`](Script::close) and
 /// [`silence`](Script::silence) each add one act. Each time the node waits for an answer of a model, of HTTP or of
@@ -238,12 +238,11 @@ impl Script {
                 Some(Act::Reply(reply)) => reply,
                 other => panic!("the node calls a model, but the script has {other:?}"),
             },
-            "http.send" | "files.read" | "files.write" | "files.list" | "files.stat" | "files.remove" => {
-                match self.acts.pop_front() {
-                    Some(Act::Reply(reply)) => reply,
-                    other => panic!("the node calls `{name}`, but the script has {other:?}"),
-                }
-            }
+            "http.send" | "http.open-stream" | "files.read" | "files.write" | "files.list" | "files.stat"
+            | "files.remove" => match self.acts.pop_front() {
+                Some(Act::Reply(reply)) => reply,
+                other => panic!("the node calls `{name}`, but the script has {other:?}"),
+            },
             "model.start-generate" => {
                 self.started += 1;
                 self.turns.push_back(self.started);

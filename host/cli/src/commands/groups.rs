@@ -199,6 +199,10 @@ const UNUSED_OPTIONS: &[(&[&str], &[&str])] = &[
             "allow_private",
             "files",
             "max_http_file",
+            "max_node_memory",
+            "max_large_nodes",
+            "max_node_output",
+            "max_node_timeout",
             "providers",
             "mcp",
             "secrets",
@@ -209,9 +213,24 @@ const UNUSED_OPTIONS: &[(&[&str], &[&str])] = &[
     ),
     (
         &["validate ", "graph ", "explain ", "eval ", "inspect ", "lsp ", "flows create "],
-        &["allow_private", "files", "max_http_file", "secret_key"],
+        &["allow_private", "files", "max_http_file", "max_large_nodes", "secret_key"],
     ),
-    (&["credential connect "], &["packs", "files", "providers", "mcp", "secrets", "services", "simulate"]),
+    (
+        &["credential connect "],
+        &[
+            "packs",
+            "files",
+            "max_node_memory",
+            "max_large_nodes",
+            "max_node_output",
+            "max_node_timeout",
+            "providers",
+            "mcp",
+            "secrets",
+            "services",
+            "simulate",
+        ],
+    ),
 ];
 
 /// Returns the clap command of the program with its whole help: the commands in groups, and an example for each

@@ -112,6 +112,9 @@ fn describe(node: &NodeType) -> String {
         let reason = inert(request.reason.as_deref().unwrap_or_default());
         let _ = writeln!(text, "  {}{optional}  {reason}", inert(&request.summary()));
     }
+    if !node.limits.is_empty() {
+        let _ = writeln!(text, "\nlimits\n  {}", node.limits.summary());
+    }
     if !node.errors.is_empty() {
         text.push_str("\nfailures\n");
     }

@@ -1,7 +1,7 @@
 //! The grants and the policy of a node, as `flowcell validate` and `flowcell run --dry-run` print them.
 
 use flowcell::{
-    contract::{CredentialGrant, Json},
+    contract::{CredentialGrant, Json, NodeLimits},
     explain::policy_json,
     from_defaults,
     graph::{Node, NodePolicy},
@@ -36,6 +36,13 @@ fn item_text(item: &Json) -> String {
         Some(text) => text.to_owned(),
         None => CredentialGrant::parse(item).map_or_else(|_| item.to_text(), |credential| credential.to_string()),
     }
+}
+
+/// Returns the memory and the output that a node's type asks for, after two spaces. Empty if it asks for none.
+pub(super) fn limits_text(node: &Node) -> String {
+    // The policy of the node shows its time, which the flow may set.
+    let limits = NodeLimits { timeout_ms: None, ..node.node_type.limits };
+    if limits.is_empty() { String::new() } else { format!("  asks for {}", limits.summary()) }
 }
 
 /// Lists the members of a node's policy that differ from the built-in ones. Those from `flow.defaults` are marked. Returns

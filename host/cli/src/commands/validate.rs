@@ -71,6 +71,11 @@ fn check(host: &Host, path: &Path, args: &ValidateArgs, terminal: Terminal) -> R
             if !with_defaults.is_empty() {
                 report["nodes"] = json!(with_defaults);
             }
+            let asking = checked.flow.iter().flat_map(|flow| asking(flow.graph()));
+            let limits: Vec<_> = asking.map(|node| json!({ "id": node.id, "limits": node.node_type.limits })).collect();
+            if !limits.is_empty() {
+                report["limits"] = json!(limits);
+            }
             Ok(report)
         }
         Err(error) => {
@@ -93,10 +98,25 @@ fn print_report(shown: &str, checked: &CheckedFlow, terminal: Terminal) -> Resul
         Some(flow) => {
             let (nodes, edges) = (flow.graph().nodes.len(), flow.graph().edges.len());
             let (nodes, edges) = (counted(nodes, "node"), counted(edges, "edge"));
-            put(&format!("{shown}: valid ({nodes}, {edges}, {found})\n{}", defaults_text(flow.graph())))
+            put(&format!(
+                "{shown}: valid ({nodes}, {edges}, {found})\n{}{}",
+                defaults_text(flow.graph()),
+                asked_limits(flow.graph())
+            ))
         }
         None => put(&format!("{shown}: invalid ({found})\n")),
     }
+}
+
+/// Returns the nodes whose types ask for limits of their own.
+fn asking(graph: &Graph) -> impl Iterator<Item = &Node> {
+    graph.nodes.iter().filter(|node| !node.node_type.limits.is_empty())
+}
+
+/// Returns a line for each node whose type asks for limits of its own. The operator grants them.
+fn asked_limits(graph: &Graph) -> String {
+    let line = |node: &Node| format!("  {}: gets {}\n", node.id.as_str(), node.node_type.limits.summary());
+    asking(graph).map(line).collect()
 }
 
 /// Returns a line for each node of a flow with `flow.defaults`: the grants and the policy that result for it.

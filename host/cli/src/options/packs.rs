@@ -17,6 +17,7 @@ use flowcell::{
 
 use super::{
     locked::LockArgs,
+    node_limits::NodeLimitArgs,
     program,
     server::ServerArgs,
     store_location::{StoreArgs, StoreLocation},
@@ -49,6 +50,8 @@ pub(crate) struct PackArgs {
     /// The largest file that a node may send or receive over HTTP, in MiB: 32 to 4096 [default: 32]
     #[arg(long, value_name = "MIB", env = "FLOWCELL_MAX_HTTP_FILE", value_parser = clap::value_parser!(u64).range(32..=4096))]
     max_http_file: Option<u64>,
+    #[command(flatten)]
+    node_limits: NodeLimitArgs,
     /// A YAML file of the models that nodes may reach [default: `~/.config/flowcell/providers.yaml`, if it exists]
     #[arg(long, value_name = "FILE", env = "FLOWCELL_PROVIDERS", value_hint = ValueHint::FilePath)]
     providers: Option<PathBuf>,
@@ -218,9 +221,9 @@ impl PackArgs {
     }
 
     /// Returns the options that limit what runs may reach, each with its environment variable and its values.
-    fn options(&self) -> [(&'static str, &'static str, Vec<String>); 8] {
+    fn options(&self) -> Vec<(&'static str, &'static str, Vec<String>)> {
         let file = |file: &Option<PathBuf>| file.as_deref().map(absolute).into_iter().collect();
-        [
+        let options = [
             ("--allow-private", "FLOWCELL_ALLOW_PRIVATE", self.allow_private.iter().map(ToString::to_string).collect()),
             ("--files", "FLOWCELL_FILES", file(&self.files)),
             ("--max-http-file", "FLOWCELL_MAX_HTTP_FILE", self.max_http_file.iter().map(ToString::to_string).collect()),
@@ -229,7 +232,8 @@ impl PackArgs {
             ("--secrets", "FLOWCELL_SECRETS", file(&self.secrets)),
             ("--services", "FLOWCELL_SERVICES", file(&self.services)),
             ("--simulate", "", self.simulate.clone()),
-        ]
+        ];
+        options.into_iter().chain(self.node_limits.options()).collect()
     }
 
     /// Returns the options that the command line sets and the environment does not, each with its value. A later
@@ -247,7 +251,7 @@ impl PackArgs {
     }
 
     pub(crate) fn builder(&self) -> HostBuilder {
-        let mut builder = self.types().allow_private(self.allow_private.iter().cloned());
+        let mut builder = self.node_limits.add_to(self.types()).allow_private(self.allow_private.iter().cloned());
         builder = builder.simulate(Simulate::of(&self.simulate));
         if let Some(folder) = &self.files {
             builder = builder.files(folder);

@@ -1,12 +1,15 @@
 //! Tests node types that declare credentials, from the manifest to a request: the code of the node sends the request
 //! without them, and cannot get them.
 
-use std::fs;
+use std::{fs, path::Path};
+
+use serde_json::{Value, json};
 
 use crate::{
     authors::language::{Language, done, flowcell, project},
-    kit::{output_of, stderr, stdout},
+    kit::{events, output_of, stderr, stdout},
     outside::server::{Server, answer},
+    tools::project::{calling, saying},
 };
 
 const CANARY: &str = "kanarienvogel-7-geheim";
@@ -129,4 +132,68 @@ fn a_pack_declares_a_credential_that_its_cases_fake_and_its_flow_grants() {
     assert!(seen.iter().all(|seen| seen.header("authorization").is_none() && !seen.head.contains(CANARY)), "{seen:?}");
     let events = stdout(&output_of(&project, &["runs", "events", "spied"]));
     assert!(events.contains(r#""credentials":["team"]"#) && !events.contains(CANARY), "{events}");
+}
+
+/// Writes a flow of an agent that calls two tools: a node type that declares a credential, and one that declares none.
+fn write_agent(project: &Path, origins: &Value, url: &str, credentials: &Value) {
+    let calls = [
+        ("chat_post", json!({ "url": format!("{url}/v1") })),
+        ("http_request", json!({ "method": "GET", "url": format!("{url}/plain") })),
+    ];
+    let replies = [calling(&calls), saying("done")];
+    let models = json!({ "default": "scripted", "profiles": { "scripted": {
+        "dialect": "simulated", "model": "one", "script": replies } } });
+    fs::write(project.join("models.yaml"), models.to_string()).unwrap();
+    let flow = json!({
+        "flow": { "name": "agent", "outputs": { "result": "{{ agent.result }}" } },
+        "nodes": [{ "id": "agent", "type": "agent.run", "input": { "prompt": "go", "tools": ["*"] },
+            "config": { "permissions": { "default": "allow" } },
+            "grants": { "model": ["*"], "tools": ["chat.*", "http.request"], "http": origins, "credentials": credentials } }],
+        "edges": [],
+    });
+    fs::write(project.join("agent.json"), flow.to_string()).unwrap();
+}
+
+#[test]
+fn a_tool_of_an_agent_gets_the_credential_that_it_declares_and_the_flow_binds() {
+    if !Language::Js.is_there("credentials of tools") {
+        return;
+    }
+    let server = Server::start(|seen, _| {
+        let told = seen.header("authorization").unwrap_or("nothing").to_owned();
+        answer("200 OK", &[("content-type", "application/json")], &format!(r#"{{"told":"{told}"}}"#))
+    });
+    let origin = server.origin();
+    let (_folder, project) = project("chat", Language::Js);
+    fs::write(project.join("nodes.js"), CODE).unwrap();
+    fs::write(project.join("node.yaml"), manifest(&origin)).unwrap();
+    done(flowcell(&project).args(["node", "build"]));
+    let mut command = flowcell(&project);
+    command.args(["credential", "set", "team", "--kind", "bearer", "--for", &origin, "--from-env", "CANARY"]);
+    done(command.env("CANARY", CANARY));
+    let run = |run: &str, credentials: &Value| {
+        write_agent(&project, &json!([origin]), &origin, credentials);
+        let mut command = flowcell(&project);
+        command.args(["run", "agent.json", "--packs", "dist", "--run-id", run, "--allow-private"]);
+        command.arg(server.address.to_string()).env("FLOWCELL_PROVIDERS", "models.yaml").output().unwrap()
+    };
+    let output = run("bound", &json!({ "slack": "team" }));
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(!stderr(&output).contains("unused_grant"), "{}", stderr(&output));
+    let token = format!("Bearer {CANARY}");
+    let seen: Vec<_> = server
+        .seen()
+        .iter()
+        .map(|seen| (seen.head.contains("/v1"), seen.header("authorization").map(str::to_owned)))
+        .collect();
+    assert!(seen.contains(&(true, Some(token))) && seen.contains(&(false, None)) && seen.len() == 2, "{seen:?}");
+    let told = events(&project, "bound").into_iter().map(|event| event.to_string()).collect::<String>();
+    assert!(told.contains("Bearer [key]") && !told.contains(CANARY), "{told}");
+
+    // Without the binding, the tool cannot be used, and the other one goes on.
+    let output = run("unbound", &json!({ "maps": "team" }));
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(server.seen().len(), 3);
+    let told = events(&project, "unbound").into_iter().map(|event| event.to_string()).collect::<String>();
+    assert!(told.contains("needs the credential `slack`"), "{told}");
 }

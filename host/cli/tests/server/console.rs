@@ -6,6 +6,7 @@ mod agents;
 mod beside;
 pub(super) mod browser;
 mod bulk;
+mod connect;
 mod editor;
 mod kept;
 mod keyboard;
@@ -22,7 +23,7 @@ use crate::{
 };
 
 /// The pages that are looked at in each width.
-const PAGES: [&str; 12] = [
+const PAGES: [&str; 13] = [
     "",
     "/runs",
     "/inbox",
@@ -33,6 +34,7 @@ const PAGES: [&str; 12] = [
     "/edit",
     "/catalog",
     "/secrets",
+    "/credentials?kind=oauth2",
     "/usage",
     "/manual/limits",
 ];

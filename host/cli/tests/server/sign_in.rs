@@ -6,7 +6,7 @@ mod credentials;
 mod fake;
 mod hostile;
 mod machines;
-mod site;
+pub(super) mod site;
 mod visitor;
 
 use serde_json::{Value, json};

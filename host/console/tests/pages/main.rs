@@ -6,10 +6,14 @@
 #[allow(dead_code, reason = "the server's tests use the rest")]
 #[path = "../../../server/tests/http/client.rs"]
 mod client;
+#[allow(dead_code, reason = "the tests of the program use the rest")]
+#[path = "../../../cli/tests/outside/server.rs"]
+mod issuer;
 
 mod access;
 mod agents;
 mod answer;
+mod connect;
 mod content;
 mod editor;
 mod moments;

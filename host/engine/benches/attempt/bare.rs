@@ -130,6 +130,22 @@ impl http::Host for Host {
         Err(wasmtime::format_err!("nobody starts a call here"))
     }
 
+    async fn open_stream(
+        &mut self,
+        _: http::Request,
+        _: http::StreamTimes,
+    ) -> wasmtime::Result<Result<http::Opened, calls::Error>> {
+        Err(wasmtime::format_err!("nobody opens a stream here"))
+    }
+
+    async fn read_stream(&mut self, _: u32) -> wasmtime::Result<Result<Option<Vec<u8>>, calls::Error>> {
+        Err(wasmtime::format_err!("nobody opens a stream here"))
+    }
+
+    async fn close_stream(&mut self, _: u32) -> wasmtime::Result<()> {
+        Err(wasmtime::format_err!("nobody opens a stream here"))
+    }
+
     async fn keep(&mut self, _: Vec<u8>, _: String) -> wasmtime::Result<Result<String, calls::Error>> {
         Err(wasmtime::format_err!("nobody keeps a file here"))
     }

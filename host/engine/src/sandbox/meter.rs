@@ -1,22 +1,28 @@
 //! The resource usage of one attempt.
 
-use flowcell_contract::{Failure, Tenant, code};
+use flowcell_contract::{Failure, MAX_MEMORY_MIB, Tenant, code};
 use wasmtime::ResourceLimiter;
 
 use crate::{
     Limits,
     failure::Stop,
     fair_semaphore::{FairSemaphore, Permit},
-    machine::MEMORY_INCLUDED,
     text::cut,
 };
+
+/// The memory that the attempts of all tenants share.
+pub(crate) struct SharedMemory {
+    /// The bytes of linear memory that the attempt has without taking from the pool.
+    pub(crate) included: usize,
+    /// The pool of further memory.
+    pub(crate) pool: FairSemaphore,
+}
 
 /// Counts memory, tables, host calls and log text against the limits.
 pub(crate) struct Meter {
     memory_left: usize,
     memory: usize,
-    /// The pool of memory beyond the part that every attempt has.
-    semaphore: FairSemaphore,
+    shared: SharedMemory,
     tenant: Tenant,
     extra_memory: Option<Permit>,
     table_elements: usize,
@@ -29,11 +35,11 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    pub(super) fn new(limits: &Limits, tenant: Tenant, semaphore: FairSemaphore) -> Meter {
+    pub(super) fn new(limits: &Limits, tenant: Tenant, shared: SharedMemory) -> Meter {
         Meter {
             memory_left: limits.memory,
             memory: limits.memory,
-            semaphore,
+            shared,
             tenant,
             extra_memory: None,
             table_elements: limits.table_elements,
@@ -67,7 +73,7 @@ impl Meter {
             _ if by == 0 => true,
             Some(held) => held.grow(by),
             None => {
-                self.extra_memory = self.semaphore.try_take(&self.tenant, by);
+                self.extra_memory = self.shared.pool.try_take(&self.tenant, by);
                 self.extra_memory.is_some()
             }
         }
@@ -94,10 +100,13 @@ impl ResourceLimiter for Meter {
         let by = desired.saturating_sub(current);
         let Some(left) = self.memory_left.checked_sub(by) else {
             let limit = self.memory >> 20;
-            let message = format!("the node exceeded its {limit} MiB of memory");
+            let message = format!(
+                "the node exceeded its {limit} MiB of memory; process less at a time, or ask for up to \
+                 {MAX_MEMORY_MIB} MiB in its manifest (`limits: {{ memoryMib: … }}`)"
+            );
             return Err(Stop::from_code(code::OUT_OF_MEMORY, message));
         };
-        let beyond = |left: usize| (self.memory - left).saturating_sub(MEMORY_INCLUDED);
+        let beyond = |left: usize| (self.memory - left).saturating_sub(self.shared.included);
         if !self.reserve((beyond(left) - beyond(self.memory_left)) as u64) {
             let message = "the tenant's instances use all memory that they may have at this time";
             return Err(wasmtime::Error::new(Stop(Failure::retryable(code::OUT_OF_MEMORY, message))));
@@ -132,9 +141,14 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
     use super::*;
+    use crate::machine::MEMORY_INCLUDED;
 
     fn meter(limits: &Limits) -> Meter {
-        Meter::new(limits, "t".into(), FairSemaphore::new(0))
+        Meter::new(limits, "t".into(), shared(&FairSemaphore::new(0)))
+    }
+
+    fn shared(pool: &FairSemaphore) -> SharedMemory {
+        SharedMemory { included: MEMORY_INCLUDED, pool: pool.clone() }
     }
 
     #[test]
@@ -158,7 +172,7 @@ mod tests {
     #[test]
     fn memory_beyond_the_included_part_comes_from_the_pool() {
         let (semaphore, limits) = (FairSemaphore::new(10 << 20), Limits::default());
-        let meters = || [(), ()].map(|()| Meter::new(&limits, "t".into(), semaphore.clone()));
+        let meters = || [(), ()].map(|()| Meter::new(&limits, "t".into(), shared(&semaphore)));
         let [mut one, mut other] = meters();
         for meter in [&mut one, &mut other] {
             assert!(meter.memory_growing(0, 1 << 20, None).unwrap());

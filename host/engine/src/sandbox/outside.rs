@@ -7,11 +7,11 @@ use super::{
     capability::Answer,
     denial::Denier,
     reply::{Body, Reply},
-    services,
+    services, streams,
 };
 use crate::{
     bindings::{
-        http::{self, Content, Request, Response},
+        http::{self, Content, Opened, Request, Response, StreamTimes},
         queue::{self, CallResult, Event, Message},
     },
     failure,
@@ -55,6 +55,27 @@ impl http::Host for Sandbox {
         Ok(reply.and_then(|reply| response(&*self.calls, &reply)).map_err(failure::to_guest))
     }
 
+    async fn open_stream(&mut self, request: Request, times: StreamTimes) -> Answer<Opened> {
+        let args = streams::check_open(&self.streams).and_then(|()| arguments(&*self.calls, request));
+        let args = match args {
+            Ok(args) => args,
+            Err(failure) => return self.refuse(failure),
+        };
+        let members = args.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value.clone()));
+        let args = Json::object(members.chain(streams::time_args(times)));
+        let reply = self.call(BuiltIn::Http, "open-stream", args).await?;
+        self.update_clock();
+        Ok(reply.and_then(|reply| streams::opened(&mut self.streams, &reply)).map_err(failure::to_guest))
+    }
+
+    async fn read_stream(&mut self, stream: u32) -> Answer<Option<Vec<u8>>> {
+        Ok(streams::next_chunk(self, stream).await?.map_err(failure::to_guest))
+    }
+
+    async fn close_stream(&mut self, stream: u32) -> wasmtime::Result<()> {
+        streams::close(self, stream).await
+    }
+
     async fn keep(&mut self, bytes: Vec<u8>, mime: String) -> Answer<String> {
         self.meter.count_call()?;
         let mime = mime.trim();
@@ -77,6 +98,18 @@ impl http::Host for Denier<'_> {
 
     async fn take_response(&mut self, _: u32) -> Answer<Response> {
         self.answer(BuiltIn::Http)
+    }
+
+    async fn open_stream(&mut self, _: Request, _: StreamTimes) -> Answer<Opened> {
+        self.answer(BuiltIn::Http)
+    }
+
+    async fn read_stream(&mut self, _: u32) -> Answer<Option<Vec<u8>>> {
+        self.answer(BuiltIn::Http)
+    }
+
+    async fn close_stream(&mut self, _: u32) -> wasmtime::Result<()> {
+        self.0.meter.count_call()
     }
 
     async fn keep(&mut self, _: Vec<u8>, _: String) -> Answer<String> {

@@ -9,10 +9,12 @@ mod deterministic;
 mod guests;
 mod honest;
 mod hostile;
+mod large;
 mod libraries;
 mod packs;
 mod queries;
 #[cfg(target_os = "linux")]
 mod resident;
+mod streams;
 mod support;
 mod tenants;

@@ -118,3 +118,25 @@ fn n27_damaged_packs_never_panic() {
         let _ = engine.prepare(&digest);
     }
 }
+
+#[test]
+fn limits_out_of_range_are_refused_with_their_range_and_line() {
+    let manifest = |limits: &str| {
+        format!("name: acme\nversion: 1.0.0\nnodes:\n  - type: acme.x\n    title: X\n    limits: {limits}\n")
+    };
+    let told = |limits: &str| refusal(with_manifest(by_hand("", ""), &manifest(limits)));
+    for (member, most) in [("memoryMib", "1024"), ("outputKib", "16384"), ("timeoutMs", "31536000000")] {
+        assert_eq!(told(&format!("{{ {member}: 1 }}")), "acme");
+        assert_eq!(told(&format!("{{ {member}: {most} }}")), "acme");
+        let over = format!("{most}0");
+        for value in ["0", "-1", "1.5", "1e3", &over, "99999999999999999999999", "~", "'8'", "yes", "[1]", "64MiB"] {
+            let told = told(&format!("{{ {member}: {value} }}"));
+            let expected = format!("a whole number from 1 to {most}");
+            assert!(told.contains(&expected) && told.contains('6'), "{member}: {value}: {told}");
+        }
+    }
+    for unknown in ["{ memory: 64 }", "{ memoryMiB: 64 }", "64"] {
+        assert!(told(unknown).contains("the manifest:"), "{unknown}");
+    }
+    assert_eq!(told("{}"), "acme");
+}

@@ -15,8 +15,8 @@ pub struct Setting {
     pub name: String,
     /// The value in force.
     pub value: Value,
-    /// The origin of the value: `node`, `flow.defaults`, or `built-in`. A value of the node that equals the built-in one
-    /// counts as built-in.
+    /// The origin of the value: `node`, `flow.defaults`, `manifest` or `built-in`. A value of the node that equals the one of
+    /// its type's manifest, or the built-in one, counts as such.
     pub from: &'static str,
 }
 
@@ -28,6 +28,7 @@ pub(super) fn settings(node: &Node) -> Vec<Setting> {
     let setting = |(name, value): (&String, &Value)| {
         let from = match defaults.contains(&format!("policy.{name}").as_str()) {
             true => "flow.defaults",
+            false if name == "timeoutMs" && node.node_type.limits.timeout_ms == value.as_u64() => "manifest",
             false if usual.get(name) == Some(value) => "built-in",
             false => "node",
         };

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use flowcell_contract::{Blobs, Capability, Failure, MAX_FILE_BYTES, Tenant};
+use flowcell_contract::{Blobs, Capability, Failure, GrantedLimits, MAX_FILE_BYTES, Tenant};
 use flowcell_engine::{Compiler, Config, Engine, FairSemaphore, Limits};
 use flowcell_runtime::{
     LiveRuns,
@@ -59,11 +59,7 @@ use crate::{
     },
     packs::{PackStore, pushed::PushedPacks},
     posted::cache::PostedCache,
-    world::{
-        resolver::SharedResolver,
-        services::{AGENT, IMAGES, Settings},
-        simulate::{self, ALL, Simulate},
-    },
+    world::{resolver::SharedResolver, services::Settings, simulate::Simulate},
 };
 
 /// Builds a [`Host`]. Defaults: the built-in catalog, no other packs, compiled code in the user's cache folder, the
@@ -75,6 +71,7 @@ pub struct HostBuilder {
     limits: Limits,
     compiler: Option<Compiler>,
     instances: Option<u32>,
+    granted: GrantedLimits,
     profiles: bool,
     place: StorePlace,
     egress: EgressPolicy,
@@ -181,6 +178,13 @@ impl HostBuilder {
     /// Default: as many as the machine can hold. A lower number makes the start faster.
     pub fn instances(mut self, count: u32) -> HostBuilder {
         self.instances = Some(count);
+        self
+    }
+
+    /// Sets the largest limits that node types may ask for in their manifests, and the number of attempts with more than
+    /// the usual memory. Default: the usual limits, so that nothing more is granted. The policy of a tenant may grant less.
+    pub fn granted_limits(mut self, granted: GrantedLimits) -> HostBuilder {
+        self.granted = granted;
         self
     }
 
@@ -338,7 +342,7 @@ impl HostBuilder {
         let simulate = Arc::new(std::mem::take(&mut self.simulate));
         let ExternalCapabilities { capabilities, mcp, secrets, simulated_model, services, services_home } =
             self.external_capabilities(&egress, &blobs, &usage, &vault)?;
-        check_simulated(&simulate, &services)?;
+        services.check_simulated(&simulate).map_err(Error::Services)?;
         if let Some(store) = &shared {
             let (documents, blobs, sweep) = (documents.clone(), blobs.clone(), sweep.clone());
             node_types.share(PushedPacks { documents, blobs, sweep, store: store.clone() });
@@ -410,7 +414,8 @@ impl HostBuilder {
         };
         let limits = std::mem::take(&mut self.limits);
         let (compiler, instances, profiles) = (self.compiler.take(), self.instances, self.profiles);
-        let config = Config { cache_dir, limits, compiler, instances, profiles, ..Config::default() };
+        let granted = self.granted;
+        let config = Config { cache_dir, limits, compiler, instances, granted, profiles, ..Config::default() };
         Engine::new(config).map_err(|error| Error::Engine(error.into()))
     }
 
@@ -476,20 +481,6 @@ struct ExternalCapabilities {
 
 fn invalid_setting(failure: Failure) -> Error {
     Error::Services(failure.message)
-}
-
-/// Fails if `simulate` has the name of an unknown service. Known are the configured services, `agent` and `img`.
-pub(super) fn check_simulated(simulate: &Simulate, services: &Settings) -> Result<(), Error> {
-    let mut known: Vec<&str> = simulate::capabilities().chain([ALL, AGENT, IMAGES]).collect();
-    known.extend(services.names());
-    match simulate.service_names().find(|name| !known.contains(name)) {
-        None => Ok(()),
-        Some(name) => {
-            let meant = flowcell_contract::similar(name, known);
-            let meant = meant.map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
-            Err(Error::Services(format!("cannot simulate the unknown service `{name}`{meant}")))
-        }
-    }
 }
 
 /// Reads an operator's file. Paths in the file are relative to its folder.

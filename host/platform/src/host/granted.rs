@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use flowcell_contract::{BuiltIn, CREDENTIALS, CredentialGrant, GrantShape, Json, SECRETS, Tenant};
+use flowcell_contract::{
+    BuiltIn, CREDENTIALS, CredentialGrant, GrantShape, GrantedLimits, Json, LimitRefusal, NodeLimits, SECRETS, Tenant,
+};
 use flowcell_services::{
     egress::OriginGrants,
     files::FileGrants,
@@ -23,6 +25,8 @@ pub(crate) struct Granting {
     /// The operator's policy for the tenant.
     pub(crate) policy: Arc<Policy>,
     pub(crate) vault: Arc<Vault>,
+    /// The largest limits of node types in this process.
+    pub(crate) limits: GrantedLimits,
 }
 
 impl Granting {
@@ -63,6 +67,11 @@ pub(crate) fn check(by: &Granting, capability: &str, item: &Json) -> Result<(), 
 /// Checks one item of a grant against the operator's policy, for a flow that was checked before.
 pub(crate) fn check_policy(policy: &Policy, capability: &str, item: &Json) -> Result<(), String> {
     if grants_nothing(capability, item) { Ok(()) } else { policy.check_grant(capability, item) }
+}
+
+/// Returns the limits that a node type asks for and does not get.
+pub(crate) fn refused_limits(granted: GrantedLimits, policy: &Policy, asked: &NodeLimits) -> Vec<LimitRefusal> {
+    granted.refusals(&policy.largest_limits(), asked)
 }
 
 /// Returns true if an item is an empty list and belongs to a grant that the host defines. Such an item grants

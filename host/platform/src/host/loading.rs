@@ -135,6 +135,7 @@ pub(super) fn surroundings(host: &Host, folder: Arc<Folder>) -> Surroundings {
         secrets: host.shared.secrets.clone(),
         policy: host.policy.clone(),
         vault: host.shared.vault.clone(),
+        limits: host.shared.engine.granted_limits(),
     };
     let own = host.clone();
     let check_called = Box::new(move |folder: &Folder, name: &str| reason_against(&own, folder, name));

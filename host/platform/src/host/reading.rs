@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flowcell_contract::{Json, Tenant};
+use flowcell_contract::{Json, LimitRefusal, NodeLimits, Tenant};
 use flowcell_flow::{
     CheckContext, CheckMode, Reach, Source, Start,
     graph::Graph,
@@ -247,6 +247,11 @@ impl CheckContext for RecordingContext {
     fn check_grant(&self, capability: &str, item: &Json) -> Result<(), String> {
         let (capability, item) = (capability.to_owned(), item.clone());
         self.record(move |around| granted::check(&around.granting, &capability, &item))
+    }
+
+    fn refused_limits(&self, asked: &NodeLimits) -> Vec<LimitRefusal> {
+        let asked = *asked;
+        self.record(move |around| granted::refused_limits(around.granting.limits, &around.granting.policy, &asked))
     }
 
     fn reach(&self, url: &str, grant: &Json) -> Option<Reach> {

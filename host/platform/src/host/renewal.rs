@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use flowcell_contract::{Digest, Json};
+use flowcell_contract::{Digest, GrantedLimits, Json, LimitRefusal, NodeLimits};
 use flowcell_flow::{
     CheckContext, CheckMode, Diagnostic, Severity, Source,
     graph::Graph,
@@ -67,7 +67,8 @@ fn renew_content(
 }
 
 fn check_renewed(host: &Host, content: &Content) -> Result<Arc<Graph>, StartError> {
-    let files = RenewalContext { content, policy: &host.policy };
+    let limits = host.shared.engine.granted_limits();
+    let files = RenewalContext { content, policy: &host.policy, limits };
     let mut checked = pin::check_with(host, content, &files).map_err(OpenError::Pin)?;
     checked.diagnostics.extend(denied_packs(host, content));
     let denied = checked.diagnostics.iter().any(|finding| finding.severity == Severity::Error);
@@ -89,10 +90,11 @@ fn denied_packs(host: &Host, content: &Content) -> Vec<Diagnostic> {
     brought.map(|digest| pack_denied(&source, first.location.clone(), digest)).collect()
 }
 
-/// The content of a run, with the policy that limits its grants.
+/// The content of a run, with the policy and the limits of node types that bound its grants.
 struct RenewalContext<'a> {
     content: &'a Content,
     policy: &'a Policy,
+    limits: GrantedLimits,
 }
 
 impl CheckContext for RenewalContext<'_> {
@@ -118,6 +120,10 @@ impl CheckContext for RenewalContext<'_> {
 
     fn check_grant(&self, capability: &str, item: &Json) -> Result<(), String> {
         granted::check_policy(self.policy, capability, item)
+    }
+
+    fn refused_limits(&self, asked: &NodeLimits) -> Vec<LimitRefusal> {
+        granted::refused_limits(self.limits, self.policy, asked)
     }
 
     fn most_granted(&self, capability: &str) -> Option<Vec<String>> {

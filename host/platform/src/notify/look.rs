@@ -1,4 +1,4 @@
-//! A look at a tenant: at its runs, its quotas, its tokens and its secrets.
+//! A look at a tenant: at its runs, its quotas, its tokens, its secrets and its credentials.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::Host;
 
-/// Looks at the runs of a tenant, and at its quotas, tokens and secrets. Queues the messages.
+/// Looks at the runs of a tenant, and at its quotas, tokens, secrets and credentials. Queues the messages.
 pub(super) fn look_at_runs(
     shared: &Shared,
     host: &Host,
@@ -56,22 +56,21 @@ pub(super) fn look_at_runs(
                 Err(error) => looked = looked.and(Err(error)),
             }
         }
+        let mut found = Vec::new();
+        // Such as a damaged row. It must not hold up the messages about runs.
+        let warn = |what, error| tracing::warn!("cannot read the {what} of `{tenant}` for notifications: {error}");
         if shared.any_hears(tenant, |of| of.hears_kind(NoticeKind::SecretExpires))
             && progress.begins_look_at_secrets(now)
         {
-            match watch::secrets(host, now) {
-                Ok(found) => {
-                    for (message, until) in found {
-                        if progress.tell_once(message.id.clone(), until) {
-                            shared.queue(tenant, &message, now);
-                        }
-                    }
-                }
-                // Such as a damaged row. It must not hold up the messages about runs.
-                Err(error) => tracing::warn!("cannot read the secrets of `{tenant}` for notifications: {error}"),
-            }
+            watch::secrets(host, now).map_or_else(|error| warn("secrets", error), |all| found.extend(all));
         }
-        for (message, until) in tokens {
+        let hears_credentials = |of: &TargetSettings| {
+            [NoticeKind::CredentialExpires, NoticeKind::CredentialFailed].iter().any(|kind| of.hears_kind(*kind))
+        };
+        if shared.any_hears(tenant, hears_credentials) && progress.begins_look_at_credentials(now) {
+            watch::credentials(host, now).map_or_else(|error| warn("credentials", error), |all| found.extend(all));
+        }
+        for (message, until) in found.iter().chain(tokens) {
             if progress.tell_once(message.id.clone(), *until) {
                 shared.queue(tenant, message, now);
             }

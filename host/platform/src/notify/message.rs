@@ -39,13 +39,17 @@ pub enum NoticeKind {
     TokenExpires,
     /// The server that issued a secret ends it soon, or has ended it.
     SecretExpires,
+    /// The host can renew the token of a credential only for a short time, or no longer.
+    CredentialExpires,
+    /// The host gets no token for a credential.
+    CredentialFailed,
     /// The number of messages that were left out. Not in the operator's file: each target gets it.
     LeftOut,
 }
 
 impl NoticeKind {
     /// All kinds that a file may name.
-    pub const ALL: [NoticeKind; 10] = [
+    pub const ALL: [NoticeKind; 12] = [
         NoticeKind::GateOpened,
         NoticeKind::RunFailed,
         NoticeKind::RunBlocked,
@@ -56,6 +60,8 @@ impl NoticeKind {
         NoticeKind::WebhookRefused,
         NoticeKind::TokenExpires,
         NoticeKind::SecretExpires,
+        NoticeKind::CredentialExpires,
+        NoticeKind::CredentialFailed,
     ];
 
     /// Returns the name in files and messages.
@@ -71,6 +77,8 @@ impl NoticeKind {
             NoticeKind::WebhookRefused => "webhook_refused",
             NoticeKind::TokenExpires => "token_expires",
             NoticeKind::SecretExpires => "secret_expires",
+            NoticeKind::CredentialExpires => "credential_expires",
+            NoticeKind::CredentialFailed => "credential_failed",
             NoticeKind::LeftOut => "left_out",
         }
     }
@@ -84,7 +92,7 @@ impl NoticeKind {
     pub(super) fn severity(self) -> &'static str {
         match self {
             kind if kind.is_urgent() => "critical",
-            NoticeKind::RunFailed | NoticeKind::RunBlocked => "error",
+            NoticeKind::RunFailed | NoticeKind::RunBlocked | NoticeKind::CredentialFailed => "error",
             NoticeKind::GateOpened => "info",
             _ => "warning",
         }
@@ -217,6 +225,8 @@ impl Message {
             NoticeKind::WebhookRefused => "A trigger refuses posts",
             NoticeKind::TokenExpires => "A token expires",
             NoticeKind::SecretExpires => "A secret expires",
+            NoticeKind::CredentialExpires => "A credential expires",
+            NoticeKind::CredentialFailed => "A credential has no valid token",
             NoticeKind::LeftOut => "Notifications were left out",
         };
         let flow = self.flow.as_ref().map(|flow| format!(": {flow}")).unwrap_or_default();

@@ -39,6 +39,8 @@ pub(super) const MAX_AGE_MS: u64 = 24 * 3_600_000;
 
 /// The time in milliseconds after which the secrets of a tenant are looked at again.
 const SECRETS_MS: u64 = 3_600_000;
+/// The time in milliseconds after which the tokens of the credentials of a tenant are looked at again.
+const CREDENTIALS_MS: u64 = 300_000;
 
 /// The progress of a tenant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -69,6 +71,9 @@ pub(super) struct Progress {
     /// The secrets are looked at again from this time on.
     #[serde(skip)]
     pub(super) next_look_at_secrets: u64,
+    /// The tokens of credentials are looked at again from this time on.
+    #[serde(skip)]
+    pub(super) next_look_at_credentials: u64,
 }
 
 /// The place in a second look.
@@ -96,7 +101,7 @@ impl Progress {
             self.complete = self.complete.min(now);
             self.forgotten = self.forgotten.min(now);
             self.reported_from = self.reported_from.min(now);
-            self.next_look_at_secrets = 0;
+            (self.next_look_at_secrets, self.next_look_at_credentials) = (0, 0);
             self.second = None;
         }
     }
@@ -106,6 +111,15 @@ impl Progress {
         let is_due = now >= self.next_look_at_secrets;
         if is_due {
             self.next_look_at_secrets = now + SECRETS_MS;
+        }
+        is_due
+    }
+
+    /// Returns whether the tokens of credentials are looked at now: every five minutes, since only they are read.
+    pub(super) fn begins_look_at_credentials(&mut self, now: u64) -> bool {
+        let is_due = now >= self.next_look_at_credentials;
+        if is_due {
+            self.next_look_at_credentials = now + CREDENTIALS_MS;
         }
         is_due
     }

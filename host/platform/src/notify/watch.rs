@@ -1,12 +1,14 @@
-//! The messages that do not follow from runs: quotas, tokens, secrets, refused posts, and trouble of the store.
+//! The messages that do not follow from runs: quotas, tokens, secrets, credentials, refused posts, and trouble of the
+//! store.
 
 use std::time::{Duration, Instant};
 
 use flowcell_contract::Tenant;
 use flowcell_runtime::ports::StoreError;
+use flowcell_services::code::CREDENTIAL_REFRESH_FAILED;
 
 use super::{
-    message::{Message, NoticeKind, message_id, name},
+    message::{MAX_TEXT_CHARS, Message, NoticeKind, cut, message_id, name},
     record::Progress,
 };
 use crate::{
@@ -14,7 +16,7 @@ use crate::{
     operate::{policy::Policy, usage::Used},
     shape::time,
     tenants::{TenantError, Tenants, token::TokenRow},
-    vault::{SecretRow, VaultError},
+    vault::{SecretRow, TokenHealth, VaultError},
 };
 
 /// The part of a quota at which a first message is sent.
@@ -25,6 +27,9 @@ const END_NOTICE_MS: u64 = 7 * DAY_MS;
 /// shorter.
 const MIN_LIFE_MS: u64 = 14 * DAY_MS;
 const DAY_MS: u64 = 24 * 3_600_000;
+const WEEK_MS: u64 = 7 * DAY_MS;
+/// The time in milliseconds for which renewals of a token must fail if the server may only be away.
+const AWAY_MS: u64 = 3_600_000;
 /// The time for which a trouble of the store must last.
 const TROUBLE_TIME: Duration = Duration::from_secs(5);
 /// The time in milliseconds after which a trigger that refuses posts is reported again.
@@ -97,6 +102,43 @@ pub(super) fn secrets(host: &Host, now: u64) -> Result<Vec<(Message, u64)>, Vaul
         Some((message, expires + 2 * DAY_MS))
     };
     Ok(host.vault().list(host.tenant())?.into_iter().filter_map(notice).collect())
+}
+
+/// Returns the messages about the credentials of a tenant: those whose tokens the host can renew only for a week, or since a
+/// day no longer, and those whose renewals fail. Each has the time until which it is remembered.
+pub(super) fn credentials(host: &Host, now: u64) -> Result<Vec<(Message, u64)>, VaultError> {
+    let notices = |token: TokenHealth| [ending(host, &token, now), failing(host, &token, now)];
+    Ok(host.vault().token_health(host.tenant())?.into_iter().flat_map(notices).flatten().collect())
+}
+
+fn ending(host: &Host, TokenHealth { name: of, lifetime, .. }: &TokenHealth, now: u64) -> Option<(Message, u64)> {
+    let lifetime = (*lifetime)?;
+    let stage = stage_of_end(lifetime.since, lifetime.ends, now)?;
+    let place = [of.as_str(), &lifetime.ends.to_string(), stage];
+    let mut message = Message::new(NoticeKind::CredentialExpires, host.tenant().as_str(), None, &place, now);
+    let (verb, ends) = (if stage == "soon" { "ends" } else { "has ended" }, time(lifetime.ends));
+    message.about = format!("the token of the credential `{of}` {verb} at {ends}; connect or set the credential again");
+    Some((message, lifetime.ends.saturating_add(2 * DAY_MS)))
+}
+
+/// Returns the message about renewals that fail: at once if they cannot succeed later, otherwise after an hour. It comes again
+/// each week, as long as they are tried.
+fn failing(host: &Host, TokenHealth { name: of, failure, .. }: &TokenHealth, now: u64) -> Option<(Message, u64)> {
+    let failure = failure.as_ref()?;
+    let lasts = failure.at.saturating_sub(failure.since);
+    if failure.retryable && lasts < AWAY_MS || now.saturating_sub(failure.at) > DAY_MS {
+        return None;
+    }
+    let week = lasts / WEEK_MS;
+    let place = [of.as_str(), &failure.since.to_string(), &week.to_string()];
+    let mut message = Message::new(NoticeKind::CredentialFailed, host.tenant().as_str(), None, &place, now);
+    message.code = Some(CREDENTIAL_REFRESH_FAILED.to_owned());
+    message.about = format!(
+        "the host gets no token for the credential `{of}` since {}; `flowcell credential show {of}` has the reason",
+        time(failure.since)
+    );
+    message.text = Some(cut(&failure.message, MAX_TEXT_CHARS));
+    Some((message, failure.since.saturating_add((week + 2) * WEEK_MS)))
 }
 
 /// Returns whether something that was made for at least two weeks ends `soon` or is `over` since less than a day. Otherwise
@@ -191,4 +233,107 @@ pub(super) fn store_trouble(host: &Host, cannot_read: bool) -> Option<String> {
 /// Returns an id of the process.
 pub(super) fn process_id() -> String {
     message_id(&[&hex::encode(rand::random::<[u8; 16]>())])
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use flowcell_services::credentials::{CredentialStore, Lifetime, RefreshFailure, Token, TokenState};
+    use serde_json::json;
+
+    use super::*;
+    use crate::tenants::operation::credential::set;
+
+    const HOUR: u64 = 3_600_000;
+    /// A time long after the times of the tokens.
+    const NOW: u64 = 100 * DAY_MS;
+
+    /// Returns a host with a credential, whose tokens have this state.
+    fn host(lifetime: Option<(u64, u64)>, failure: Option<(u64, u64, bool)>) -> Host {
+        let host = Host::builder().build().unwrap();
+        let to = json!({
+            "kind": "oauth2", "secrets": { "clientSecret": "client-secret" }, "for": ["https://api.example.com"],
+            "settings": { "grant": "authorization_code", "tokenUrl": "https://login.example.com/token",
+                "authorizeUrl": "https://login.example.com/authorize", "clientId": "flows" },
+        });
+        set(&host, "test", "crm", &serde_json::from_value(to).unwrap()).unwrap();
+        let lifetime = lifetime.map(|(since, ends)| Lifetime { since, ends });
+        let token = Token {
+            access: "access-token-of-tests".to_owned().into(),
+            refresh: Some("refresh-token-of-tests".to_owned().into()),
+            renew_at: None,
+            lifetime,
+        };
+        let failure = failure.map(|(since, at, retryable)| RefreshFailure {
+            at,
+            since,
+            message: "login.example.com answered 400 (invalid_grant: <!channel>)".into(),
+            details: None,
+            retryable,
+        });
+        let state = TokenState { token: Some(token), failure, ..TokenState::default() };
+        assert!(host.vault().replace_tokens(host.tenant(), "crm", 1, &state).unwrap());
+        assert_eq!(host.vault().tokens(host.tenant(), "crm", 1).unwrap(), TokenState { seen: 1, ..state });
+        host
+    }
+
+    /// Returns the messages about the credentials at a time: the kind and the text of each.
+    fn told(host: &Host, now: u64) -> Vec<(NoticeKind, String)> {
+        let found = credentials(host, now).unwrap();
+        assert!(found.iter().all(|(_, until)| *until > now), "{found:?}");
+        assert!(!format!("{found:?}").contains("-token-of-tests"), "{found:?}");
+        found.into_iter().map(|(message, _)| (message.kind, message.about)).collect()
+    }
+
+    #[test]
+    fn a_credential_is_told_a_week_before_the_end_of_its_refresh_token_and_on_the_day() {
+        let ends = NOW + 20 * DAY_MS;
+        let host = self::host(Some((NOW, ends)), None);
+        for (now, expected) in [
+            (NOW, None),
+            (ends - WEEK_MS - 1, None),
+            (ends - WEEK_MS, Some("ends at 19")),
+            (ends - 1, Some("ends at 19")),
+            (ends, Some("has ended at 19")),
+            (ends + DAY_MS, Some("has ended at 19")),
+            (ends + DAY_MS + 1, None),
+        ] {
+            let told = told(&host, now);
+            assert_eq!(told.len(), usize::from(expected.is_some()), "{now}: {told:?}");
+            if let Some(part) = expected {
+                assert_eq!(told[0].0, NoticeKind::CredentialExpires);
+                assert!(told[0].1.contains("`crm`") && told[0].1.contains(part), "{told:?}");
+            }
+        }
+        // An end that each renewal moves, of less than two weeks, is none.
+        assert_eq!(told(&self::host(Some((NOW, NOW + 13 * DAY_MS)), None), NOW + 10 * DAY_MS), vec![]);
+        assert_eq!(told(&self::host(None, None), u64::MAX / 2), vec![]);
+        let row = host.vault().find_credential(host.tenant(), "crm").unwrap().unwrap().token.unwrap();
+        assert_eq!((row.exists, row.expires, row.failed_since), (true, Some(ends), None));
+    }
+
+    #[test]
+    fn renewals_that_fail_are_told_once_a_week_while_they_are_tried() {
+        let ids = |failure: (u64, u64, bool), now: u64| -> Vec<String> {
+            let found = credentials(&host(None, Some(failure)), now).unwrap();
+            assert!(found.iter().all(|(message, _)| message.kind == NoticeKind::CredentialFailed), "{found:?}");
+            found.into_iter().map(|(message, _)| message.id).collect()
+        };
+        let first = ids((NOW, NOW, false), NOW);
+        assert_eq!(first.len(), 1);
+        assert_eq!(ids((NOW, NOW + HOUR, false), NOW + HOUR), first, "the same failures have one message");
+        assert_eq!(ids((NOW, NOW, false), NOW + DAY_MS + 1), Vec::<String>::new(), "it is not tried any more");
+        let later = ids((NOW, NOW + WEEK_MS, false), NOW + WEEK_MS);
+        assert!(later.len() == 1 && later != first, "{later:?}");
+        // A server that may only be away is told after an hour.
+        assert_eq!(ids((NOW, NOW + HOUR - 1, true), NOW + HOUR), Vec::<String>::new());
+        assert_eq!(ids((NOW, NOW + HOUR, true), NOW + HOUR).len(), 1);
+        let (message, _) = credentials(&host(None, Some((NOW, NOW, false))), NOW).unwrap().remove(0);
+        assert!(message.about.contains("flowcell credential show crm") && !message.about.contains("channel"));
+        assert!(message.text.unwrap().contains("invalid_grant"), "only targets with `contents` get it");
+        let mut progress = Progress::starting(0);
+        let begins = [0, 1, 299_999, 300_000, 300_001].map(|now| progress.begins_look_at_credentials(now));
+        assert_eq!(begins, [true, false, false, true, false]);
+    }
 }

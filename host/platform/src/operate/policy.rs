@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use flowcell_contract::{GrantShape, Json, Tenant, similar};
+use flowcell_contract::{GrantShape, Json, NodeLimits, Tenant, similar};
 use flowcell_engine::Engine;
 use flowcell_runtime::{
     LiveRuns,
@@ -39,6 +39,10 @@ pub struct Policy {
     /// Maximum memory of the tenant's concurrent attempts, in MiB, beyond the first 4 MiB of each attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_memory_mib: Option<u64>,
+    /// The largest limits that node types may ask for in their manifests. The operator of the process grants them, so a
+    /// missing member grants as much as the process does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_limits: Option<NodeLimits>,
     /// The limits on requests to each origin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_origin: Option<OutboundLimits>,
@@ -137,7 +141,14 @@ impl Policy {
     pub(crate) fn apply_limits(&self, engine: &Engine, live: &LiveRuns, egress: &Egress, tenant: &Tenant) {
         egress.set_limits(tenant, self.per_origin);
         live.set_limit(tenant, self.max_live_runs);
-        engine.set_bounds(tenant, self.max_concurrency, self.max_memory_mib.map(|mib| mib << 20));
+        engine.set_bounds(tenant, self.max_concurrency, self.max_memory_mib.map(|mib| mib.saturating_mul(1 << 20)));
+        engine.set_largest_limits(tenant, self.largest_limits());
+    }
+
+    /// Returns the largest limits of node types. An attempt never gets more memory than all of the tenant's attempts.
+    pub(crate) fn largest_limits(&self) -> NodeLimits {
+        let most = self.node_limits.unwrap_or_default();
+        NodeLimits { memory_mib: most.memory_mib.into_iter().chain(self.max_memory_mib).min(), ..most }
     }
 
     /// Returns the maximum grants of a capability, as patterns. `None` means no limit.
@@ -202,9 +213,9 @@ impl Policy {
         }
     }
 
-    /// Returns whether the policy limits the grants or packs of flows.
+    /// Returns whether the policy limits the grants, the packs or the node types of flows.
     pub(crate) fn limits_flows(&self) -> bool {
-        self.grants.is_some() || self.packs.is_some()
+        self.grants.is_some() || self.packs.is_some() || self.node_limits.is_some()
     }
 
     /// Returns whether a flow may bring a pack.

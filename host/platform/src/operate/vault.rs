@@ -45,7 +45,10 @@ use crate::operate::{
     documents::Documents,
 };
 
-pub(crate) use self::key::{KeyPlace, write_new as write_private};
+pub(crate) use self::{
+    credential::TokenHealth,
+    key::{KeyPlace, write_new as write_private},
+};
 pub use self::{
     credential::{CredentialRow, NewCredential, TokenRow},
     error::VaultError,

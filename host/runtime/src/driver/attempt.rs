@@ -45,6 +45,7 @@ pub(super) fn site(
         timers: world.timers.clone(),
         capabilities: world.capabilities.clone(),
         commands,
+        endings: Default::default(),
     }
 }
 

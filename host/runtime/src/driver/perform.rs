@@ -84,6 +84,7 @@ impl Driver {
                 _ => {}
             }
         }
+        self.site.endings.perform_unless(|task, attempt| self.state.is_running(task, attempt));
     }
 
     /// Resumes the run: begins every outstanding item again. Before any item begins, the record of the resumption is
@@ -236,9 +237,8 @@ impl Driver {
     }
 
     fn add_timers(&mut self, task: TaskKey) {
-        for timer in timers_of(&self.state, task).into_iter().filter(|timer| !matches!(timer, Timer::Total { .. })) {
-            self.clock.add(&self.state, timer);
-        }
+        let timers = timers_of(&self.state, task).into_iter().filter(|timer| !matches!(timer, Timer::Total { .. }));
+        timers.for_each(|timer| self.clock.add(&self.state, timer));
     }
 
     /// Starts or resumes an attempt, if no later fact in the same unit has ended it.
@@ -272,12 +272,14 @@ impl Driver {
         self.attempts.check_at(self.clock.now().saturating_add(EVICT_MS), task, attempt);
     }
 
-    /// Evicts attempts that have waited for [`EVICT_MS`].
+    /// Evicts attempts that have waited for [`EVICT_MS`] and have nothing open, such as a stream.
     pub(super) fn evict_waiting(&mut self) {
         let now = self.clock.now();
         while let Some((task, attempt)) = self.attempts.next_waiting(now) {
-            if self.state.is_running(task, attempt) {
-                self.attempts.evict(task, attempt);
+            match self.state.is_running(task, attempt) {
+                true if self.site.endings.has(task, attempt) => self.check_later(task, attempt),
+                true => self.attempts.evict(task, attempt),
+                false => {}
             }
         }
     }
@@ -428,14 +430,12 @@ impl Driver {
         let Some(capability) = capability.filter(|_| is_wanted) else { return self.calls.forget(key) };
         if let Some(hold) = self.world.hold(&self.state) {
             self.calls.forget(key);
-            return self.hold_call(key, hold);
+            let (task, attempt, ordinal) = key;
+            let _ = self.apply_input(Input::CallHeld { task, attempt, ordinal, hold });
+            return;
         }
         self.has_called = true;
         self.calls.make(key, capability, outgoing);
-    }
-
-    fn hold_call(&mut self, (task, attempt, ordinal): CallKey, hold: QuotaHold) {
-        let _ = self.apply_input(Input::CallHeld { task, attempt, ordinal, hold });
     }
 
     /// Records the end of a call, or that a quota holds it.
@@ -444,7 +444,8 @@ impl Driver {
         self.calls.forget(ended.call);
         let held = ended.reply.as_ref().err().and_then(|failure| QuotaHold::of(failure, self.clock.now()));
         if let Some(hold) = held {
-            return self.hold_call(ended.call, hold);
+            let _ = self.apply_input(Input::CallHeld { task, attempt, ordinal, hold });
+            return;
         }
         let _ = self.apply_input(Input::CallEnded { task, attempt, ordinal, reply: ended.reply });
     }
@@ -475,8 +476,7 @@ impl Driver {
         }
         let (run, live) = (child::run_id(&self.state, run_id, task, attempt), &self.world.live);
         let enter = || live.enter(tenant, run_id);
-        let permit = self.children.request_permit((task, attempt), call, &run, enter, &self.site.commands);
-        if let Some(permit) = permit {
+        if let Some(permit) = self.children.request_permit((task, attempt), call, &run, enter, &self.site.commands) {
             self.start_child((task, attempt), call, permit);
         }
     }

@@ -8,6 +8,8 @@ const SECURE_PREFIX: &str = "__Host-";
 /// has no path. The prefix counts for more, because another site of the same domain can plant any other cookie, and sign a
 /// person in to an account of its own.
 const SIGN_IN_PATH: &str = "/console/sign-in/callback";
+/// The path of the cookie of a consent without TLS: the pages that authorization servers send browsers to.
+const CONSENT_PATH: &str = "/console/connect";
 /// The older header by which a proxy names the protocol of its client. The newer one is `Forwarded`.
 pub(crate) const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 /// The path of posts to triggers.
@@ -52,20 +54,43 @@ impl LoginCookie {
     /// Returns the header that sets the cookie of a sign-in for this many milliseconds. Browsers send it when the issuer
     /// sends them back, so it is not strict.
     pub(crate) fn set_sign_in(&self, request: &HeaderMap, sign_in: &str, lasts: u64) -> Option<HeaderValue> {
-        let (prefix, path, secure) =
-            if is_encrypted(request) { (SECURE_PREFIX, "/", "; Secure") } else { ("", SIGN_IN_PATH, "") };
-        let (name, seconds) = (self.sign_in_name(), lasts / 1_000);
-        let rest = format!("HttpOnly; SameSite=Lax; Path={path}; Max-Age={seconds}{secure}");
-        HeaderValue::from_str(&format!("{prefix}{name}={sign_in}; {rest}")).ok()
+        set_cookie(request, &self.sign_in_name(), sign_in, "Lax", SIGN_IN_PATH, lasts)
+    }
+
+    /// Returns the cookie of the consent that a browser has begun for a credential.
+    pub(crate) fn consent<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
+        value(headers, SECURE_PREFIX, &self.consent_name())
+    }
+
+    fn consent_name(&self) -> String {
+        format!("{}_consent", self.name)
+    }
+
+    /// Returns the header that sets the cookie of a consent for this many milliseconds. It is strict: the page that an
+    /// authorization server sends a browser to reads no cookie, and leads to another page, which reads it.
+    pub(crate) fn set_consent(&self, request: &HeaderMap, consent: &str, lasts: u64) -> Option<HeaderValue> {
+        set_cookie(request, &self.consent_name(), consent, "Strict", CONSENT_PATH, lasts)
     }
 
     /// Returns the header that sets the cookie for this many milliseconds, in answer to a request with these headers.
     pub(crate) fn set(&self, request: &HeaderMap, token: &str, lasts: u64) -> Option<HeaderValue> {
-        let (prefix, secure) = if is_encrypted(request) { (SECURE_PREFIX, "; Secure") } else { ("", "") };
-        let (name, seconds) = (&self.name, lasts / 1_000);
-        let cookie = format!("{prefix}{name}={token}; HttpOnly; SameSite=Strict; Path=/; Max-Age={seconds}{secure}");
-        HeaderValue::from_str(&cookie).ok()
+        set_cookie(request, &self.name, token, "Strict", "/", lasts)
     }
+}
+
+/// Returns the header that sets a cookie for this many milliseconds. Over TLS its name has [`SECURE_PREFIX`], and its path
+/// is `/`.
+fn set_cookie(
+    request: &HeaderMap,
+    name: &str,
+    content: &str,
+    same_site: &str,
+    path: &str,
+    lasts: u64,
+) -> Option<HeaderValue> {
+    let (prefix, path, secure) = if is_encrypted(request) { (SECURE_PREFIX, "/", "; Secure") } else { ("", path, "") };
+    let rest = format!("HttpOnly; SameSite={same_site}; Path={path}; Max-Age={}{secure}", lasts / 1_000);
+    HeaderValue::from_str(&format!("{prefix}{name}={content}; {rest}")).ok()
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {
@@ -90,6 +115,12 @@ fn value<'a>(headers: &'a HeaderMap, prefix: &str, own: &str) -> Option<&'a str>
 pub fn is_encrypted(request: &HeaderMap) -> bool {
     forwarded_text(request, &X_FORWARDED_PROTO).eq_ignore_ascii_case("https")
         || forwarded_text(request, &header::FORWARDED).contains("proto=https")
+}
+
+/// Returns the address by which a browser has reached the server.
+pub(crate) fn origin_of(request: &HeaderMap) -> String {
+    let host = request.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    format!("{}://{host}", if is_encrypted(request) { "https" } else { "http" })
 }
 
 /// Notes in the headers of a request that it came to this server over TLS. A trusted proxy (`is_proxy`) may name the
@@ -157,6 +188,22 @@ mod tests {
             assert_eq!(cookie.sign_in(&headers), expected, "{line}");
             assert_eq!(cookie.token("/v1/runs", &headers), None, "{line}");
         }
+    }
+
+    #[test]
+    fn the_cookie_of_a_consent_is_strict_and_another_one() {
+        let cookie = LoginCookie::new(443);
+        let mut headers = HeaderMap::new();
+        let set = |headers: &HeaderMap| cookie.set_consent(headers, "t", 600_000).unwrap().to_str().unwrap().to_owned();
+        let plain = "flowcell_443_consent=t; HttpOnly; SameSite=Strict; Path=/console/connect; Max-Age=600";
+        assert_eq!(set(&headers), plain);
+        let both = "flowcell_443_sign_in=s; flowcell_443_consent=c; flowcell_443=t";
+        headers.insert(header::COOKIE, HeaderValue::from_static(both));
+        assert_eq!((cookie.consent(&headers), cookie.sign_in(&headers)), (Some("c"), Some("s")));
+        note_tls(&mut headers, false);
+        assert_eq!(cookie.consent(&headers), None, "over TLS the name needs its prefix");
+        let secure = "__Host-flowcell_443_consent=t; HttpOnly; SameSite=Strict; Path=/; Max-Age=600; Secure";
+        assert_eq!(set(&headers), secure);
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(crate) struct CredentialView {
     created: u64,
     /// The time when the credential was last set, in milliseconds since 1970.
     updated: u64,
-    /// The state of the tokens, for the kind `oauth2`. Only `GET /v1/credentials/{name}` has it.
+    /// The state of the tokens, for the kind `oauth2`. The answer to `PUT` has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     token: Option<TokenView>,
@@ -48,10 +48,26 @@ pub(crate) struct TokenView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     renew_at: Option<u64>,
+    /// The time in milliseconds since 1970 at which the host can no longer renew it, and a person connects the credential
+    /// again. Missing: it has no end, or the server has named none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    expires: Option<u64>,
     /// The reason why the last renewal failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     failure: Option<String>,
+    /// The time in milliseconds since 1970 since when renewals fail.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    failed_since: Option<u64>,
+}
+
+impl From<TokenRow> for TokenView {
+    fn from(row: TokenRow) -> TokenView {
+        let TokenRow { exists, renew_at, expires, failure, failed_since } = row;
+        TokenView { exists, renew_at, expires, failure, failed_since }
+    }
 }
 
 /// All credentials of the tenant.
@@ -84,8 +100,7 @@ impl From<CredentialRow> for CredentialView {
     fn from(row: CredentialRow) -> CredentialView {
         let CredentialRow { name, mut settings, origins, version, created, updated, token } = row;
         let kind = settings.remove("kind").and_then(|kind| Some(kind.as_str()?.to_owned())).unwrap_or_default();
-        let token = token.map(|TokenRow { exists, renew_at, failure }| TokenView { exists, renew_at, failure });
-        CredentialView { name, kind, settings, origins, version, created, updated, token }
+        CredentialView { name, kind, settings, origins, version, created, updated, token: token.map(TokenView::from) }
     }
 }
 

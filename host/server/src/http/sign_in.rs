@@ -19,7 +19,7 @@ use super::{
     api_error::{ApiError, ErrorBody},
     app::{App, finish_detached},
     auth_rate_limiter::ClientAddr,
-    cookie::is_encrypted,
+    cookie::origin_of,
     intake::Body,
     sign_in_limiter::WINDOW,
 };
@@ -109,7 +109,7 @@ pub(crate) async fn begin(
     Body(NewSignIn { issuer, next }): Body<NewSignIn>,
 ) -> Result<Response, ApiError> {
     let sign_ins = app.sign_ins.clone().ok_or(SignInError::UnknownIssuer)?;
-    let begun = sign_ins.begin(&issuer, &origin(&headers), &next).await?;
+    let begun = sign_ins.begin(&issuer, &origin_of(&headers), &next).await?;
     let cookie = app.cookie.set_sign_in(&headers, &begun.cookie, PENDING_LIFETIME_MS);
     let cookie = cookie.ok_or_else(|| ApiError::internal("the sign-in does not fit into a cookie"))?;
     let view = Json(SignInBegun { location: begun.location });
@@ -162,12 +162,6 @@ pub(crate) async fn finish(
         Ok((StatusCode::CREATED, cookies, [(header::CACHE_CONTROL, "no-store")], view).into_response())
     })
     .await
-}
-
-/// Returns the address by which a browser has reached the server.
-fn origin(headers: &HeaderMap) -> String {
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    format!("{}://{host}", if is_encrypted(headers) { "https" } else { "http" })
 }
 
 impl From<SignInError> for ApiError {

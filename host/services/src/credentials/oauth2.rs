@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use flowcell_contract::{Failure, Json, Tenant, code as codes};
+use flowcell_contract::{Failure, Json, Tenant, code as codes, text::revealed};
 use hyper::{
     HeaderMap, Method, StatusCode,
     header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, USER_AGENT},
@@ -12,11 +12,14 @@ use tokio::time::{Instant, timeout_at};
 use url::form_urlencoded::Serializer;
 use zeroize::Zeroizing;
 
-use super::settings::{ClientAuth, Grant, OAuth2Settings, SecretMembers, parse_url};
+use super::{
+    Edition,
+    settings::{ClientAuth, Grant, OAuth2Settings, SecretMembers, parse_url},
+};
 use crate::{
     client::{Answer, Client, Message, Progress},
     code,
-    egress::OriginGrants,
+    egress::{Destination, OriginGrants},
     preview::cut,
     redaction::Redaction,
     secret::{Key, check_header},
@@ -32,6 +35,8 @@ const MAX_REASON: usize = 200;
 const MAX_CODE: usize = 4_096;
 /// Maximum characters of the error of an authorization server.
 const MAX_ERROR: usize = 64;
+/// The members with the seconds after which a refresh token ends, as GitHub and LinkedIn, Keycloak, and Intuit name them.
+const REFRESH_LASTS: [&str; 3] = ["refresh_token_expires_in", "refresh_expires_in", "x_refresh_token_expires_in"];
 
 /// A request for a token.
 pub(super) struct Asking<'a> {
@@ -64,6 +69,17 @@ pub struct Token {
     pub refresh: Option<Zeroizing<String>>,
     /// The time in milliseconds since 1970 at which the host renews it. `None`: when a server refuses it.
     pub renew_at: Option<u64>,
+    /// The time in which the host can renew it without a person. `None`: it has no end, or the server has named none.
+    pub lifetime: Option<Lifetime>,
+}
+
+/// A time that a server has named, in milliseconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lifetime {
+    /// Its begin.
+    pub since: u64,
+    /// Its end.
+    pub ends: u64,
 }
 
 /// The answer of an authorization server to a person's consent.
@@ -74,6 +90,8 @@ pub struct Authorization {
     pub verifier: Zeroizing<String>,
     /// The address to which the server sent the code.
     pub redirect_uri: String,
+    /// The edition of the credential that was authorized. `None`: the present one.
+    pub edition: Option<Edition>,
 }
 
 impl OAuth2Settings {
@@ -96,6 +114,30 @@ impl OAuth2Settings {
         url.query_pairs_mut().extend_pairs(own.into_iter().chain(scope).chain(params));
         Ok(url.into())
     }
+
+    /// Checks, before a person consents, that the host may send the code to the token endpoint, and that the person reads
+    /// the question over TLS. The error is a part of a sentence.
+    pub fn check_endpoints(&self, client: &Client) -> Result<(), String> {
+        token_endpoint(client, self)
+            .map(drop)
+            .map_err(|failure| format!("the host does not send the code to `tokenUrl`: {}", failure.message))?;
+        let Some(url) = &self.authorize_url else { return Ok(()) };
+        match parse_url(url)?.scheme() {
+            // The browser opens it, so it may have an address that the host itself may not reach.
+            "https" => Ok(()),
+            _ => admitted(client, url).map(drop).map_err(|failure| format!("`authorizeUrl`: {}", failure.message)),
+        }
+    }
+}
+
+/// Returns the text of an error that an authorization server sends a browser back with: its code, and its description.
+pub fn refusal_text(error: &str, description: Option<&str>) -> String {
+    let error: String = error.chars().filter(char::is_ascii_graphic).take(MAX_ERROR).collect();
+    let plain: String = description.unwrap_or_default().chars().filter(|letter| !letter.is_control()).collect();
+    match cut(plain.trim(), MAX_REASON) {
+        reason if reason.is_empty() => error,
+        reason => format!("{error}: {}", revealed(&reason)),
+    }
 }
 
 /// Reads the target of the request by which a browser returns from an authorization server. Returns the code, or the
@@ -112,7 +154,7 @@ pub fn read_redirect(target: &str, path: &str, state: &str) -> Option<Result<Str
         return None;
     }
     if let Some(error) = parameter("error") {
-        return Some(Err(error.chars().filter(char::is_ascii_graphic).take(MAX_ERROR).collect()));
+        return Some(Err(refusal_text(&error, parameter("error_description").as_deref())));
     }
     parameter("code").filter(|code| (1..=MAX_CODE).contains(&code.len())).map(Ok)
 }
@@ -133,16 +175,7 @@ impl<'a> Proof<'a> {
 pub(super) async fn request(asking: &Asking<'_>, proof: Proof<'_>) -> Result<Token, Failure> {
     let Asking { client, tenant, name, settings, secrets, now } = asking;
     let wrong = |why: String| failure(name, &why, None);
-    let url = parse_url(&settings.token_url).map_err(wrong)?;
-    let origin = Json::from(url.origin().ascii_serialization());
-    let grants = OriginGrants::parse(&origin).map_err(wrong)?;
-    let to = client.egress().admit(url.as_str(), &grants).map_err(|cause| caused(name, &cause))?;
-    if !client.egress().may_receive_secrets(&to) {
-        return Err(wrong(format!(
-            "{} has neither `https` nor a private address that the operator allows",
-            to.origin()
-        )));
-    }
+    let to = token_endpoint(client, settings).map_err(|cause| caused(name, &cause))?;
     let (message, sent) = message(settings, secrets, &proof).ok_or_else(|| not_connected(name))?;
     let until = Instant::now() + TIME_LIMIT;
     let message = Message { until: Some(until), ..message };
@@ -163,6 +196,26 @@ pub(super) async fn request(asking: &Asking<'_>, proof: Proof<'_>) -> Result<Tok
     }
 }
 
+/// Returns the token endpoint, if the host may send secrets to it.
+fn token_endpoint(client: &Client, settings: &OAuth2Settings) -> Result<Destination, Failure> {
+    admitted(client, &settings.token_url)
+}
+
+/// Returns the destination of a URL, if the host may send secrets to it.
+fn admitted(client: &Client, url: &str) -> Result<Destination, Failure> {
+    let wrong = |why: String| Failure::new(codes::INVALID_INPUT, why);
+    let url = parse_url(url).map_err(wrong)?;
+    let origin = Json::from(url.origin().ascii_serialization());
+    let grants = OriginGrants::parse(&origin).map_err(wrong)?;
+    let to = client.egress().admit(url.as_str(), &grants)?;
+    match client.egress().may_receive_secrets(&to) {
+        true => Ok(to),
+        false => {
+            Err(wrong(format!("{} has neither `https` nor a private address that the operator allows", to.origin())))
+        }
+    }
+}
+
 /// Returns a message to the token endpoint, and the secrets in it. `None`: there is no right to a token.
 fn message(
     settings: &OAuth2Settings,
@@ -179,7 +232,7 @@ fn message(
             form.append_pair("grant_type", "refresh_token").append_pair("refresh_token", refresh);
             sent.push(refresh.clone());
         }
-        Proof::Code(Authorization { code, verifier, redirect_uri }) => {
+        Proof::Code(Authorization { code, verifier, redirect_uri, .. }) => {
             form.append_pair("grant_type", "authorization_code").append_pair("code", code);
             form.append_pair("code_verifier", verifier).append_pair("redirect_uri", redirect_uri);
             sent.extend([code.clone(), verifier.clone()]);
@@ -226,8 +279,9 @@ async fn read(answer: Answer) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-/// Reads the token in an answer. `None`: the answer has an error, or no token. The error is a part of a sentence.
-fn token(body: &[u8], now: u64) -> Option<Result<Token, String>> {
+/// Reads the token in an answer at the time `now`. `None`: the answer has an error, or no token. The error is a part of a
+/// sentence.
+pub(super) fn token(body: &[u8], now: u64) -> Option<Result<Token, String>> {
     let answer: serde_json::Value = match serde_json::from_slice(body) {
         Ok(answer) => answer,
         Err(_) => return Some(Err("an answer that is not JSON".into())),
@@ -246,9 +300,14 @@ fn token(body: &[u8], now: u64) -> Option<Result<Token, String>> {
     }
     let refresh =
         answer.get("refresh_token").and_then(|refresh| refresh.as_str()).filter(|refresh| !refresh.is_empty());
-    let lasts = answer.get("expires_in");
-    let lasts = lasts.and_then(|lasts| lasts.as_u64().or_else(|| lasts.as_str()?.parse().ok()));
-    Some(Ok(Token::new(access.to_owned(), refresh.map(str::to_owned), lasts, now)))
+    let seconds = |member: &str| {
+        let lasts = answer.get(member)?;
+        lasts.as_u64().or_else(|| lasts.as_str()?.parse().ok())
+    };
+    // The end of a refresh token has no standard name. 0 means that it has no end.
+    let refresh_lasts = REFRESH_LASTS.iter().find_map(|member| seconds(member)).filter(|lasts| *lasts > 0);
+    let refresh = refresh.map(|refresh| (refresh.to_owned(), refresh_lasts));
+    Some(Ok(Token::new(access.to_owned(), refresh, seconds("expires_in"), now)))
 }
 
 /// Returns the failure for a refusal of a token endpoint.

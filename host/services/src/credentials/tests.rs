@@ -270,8 +270,8 @@ fn a_token_is_renewed_before_its_end() {
         (None, Some(3_571_000), Some(11_000), Some(1_000))
     );
     assert_eq!(at(Some(u64::MAX)), Some(u64::MAX - 29_000), "nothing overflows");
-    let token = Token::new("access-token".into(), Some("refresh-token".into()), None, 0);
-    assert_eq!(Token::from_members(&token.to_members(), None).unwrap(), token);
+    let token = Token::new("access-token".into(), Some(("refresh-token".into(), Some(60))), None, 0);
+    assert_eq!(Token::from_members(&token.to_members(), None, token.lifetime).unwrap(), token);
     assert!(!format!("{token:?}{:?}", token.to_members()).contains("access-token"));
 }
 

@@ -8,12 +8,17 @@ use zeroize::Zeroizing;
 
 use super::{
     CredentialStore, OAuth2Settings, SecretMembers, blocking,
-    oauth2::{self, Authorization, Token},
+    oauth2::{self, Authorization, Lifetime, Token},
+    settings::Grant,
 };
 use crate::{client::Client, code};
 
 /// The time for which one process has the right to renew a token. After it, another process may try.
 pub const REFRESH_LEASE_MS: u64 = 30_000;
+
+/// The time in milliseconds by which the end of a refresh token may differ from the earlier one and is the same end. Servers
+/// name it in seconds from the answer on.
+const SAME_END_MS: u64 = 60_000;
 
 /// The longest time before the end of a token at which the host renews it.
 const MAX_MARGIN_MS: u64 = 30_000;
@@ -29,6 +34,8 @@ const MAX_LOOKS: usize = 600;
 pub struct RefreshFailure {
     /// The time of the failure in milliseconds since 1970.
     pub at: u64,
+    /// The time of the first of the failures that have followed each other, in milliseconds since 1970.
+    pub since: u64,
     /// The message of the failure, without secrets.
     pub message: String,
     /// The details of the failure, without secrets.
@@ -78,19 +85,41 @@ impl fmt::Debug for Token {
 }
 
 impl Token {
-    /// Creates a token that ends after `lasts` seconds.
-    pub(super) fn new(access: String, refresh: Option<String>, lasts: Option<u64>, now: u64) -> Token {
+    /// Creates a token that ends after `lasts` seconds. A refresh token has an end of its own, in seconds, if the server has
+    /// named it.
+    pub(super) fn new(access: String, refresh: Option<(String, Option<u64>)>, lasts: Option<u64>, now: u64) -> Token {
         let renew_at = lasts.map(|seconds| {
             let lasts = seconds.saturating_mul(1000);
             now.saturating_add(lasts.saturating_sub(MAX_MARGIN_MS).max(lasts / 2))
         });
-        Token { access: Zeroizing::new(access), refresh: refresh.map(Zeroizing::new), renew_at }
+        // Without a refresh token, the end of the access token is that of the right to it.
+        let right_lasts = refresh.as_ref().map_or(lasts, |(_, lasts)| *lasts);
+        let ends = |seconds: u64| now.saturating_add(seconds.saturating_mul(1000));
+        let lifetime = right_lasts.map(|seconds| Lifetime { since: now, ends: ends(seconds) });
+        let refresh = refresh.map(|(refresh, _)| Zeroizing::new(refresh));
+        Token { access: Zeroizing::new(access), refresh, renew_at, lifetime }
+    }
+
+    /// Returns the token that follows an earlier one, for a credential with this grant. Without a refresh token of its own,
+    /// it keeps the earlier one.
+    fn following(self, earlier: Option<&Token>, grant: Grant) -> Token {
+        let kept = earlier.and_then(|earlier| Some((earlier.refresh.clone()?, earlier.lifetime)));
+        let before = kept.as_ref().and_then(|(_, lifetime)| *lifetime);
+        let (refresh, lifetime) = match (self.refresh, kept) {
+            (Some(refresh), _) => (Some(refresh), self.lifetime.map(|lifetime| lifetime.after(before))),
+            (None, Some((refresh, lifetime))) => (Some(refresh), lifetime),
+            // The client, or the secret `refreshToken`, gets the next one.
+            (None, None) => (None, None),
+        };
+        // The client gets each token by itself.
+        let lifetime = lifetime.filter(|_| grant != Grant::ClientCredentials);
+        Token { refresh, lifetime, ..self }
     }
 
     /// Reads the members that [`Self::to_members`] has returned. `None`: there is no access token among them.
-    pub fn from_members(members: &SecretMembers, renew_at: Option<u64>) -> Option<Token> {
+    pub fn from_members(members: &SecretMembers, renew_at: Option<u64>, lifetime: Option<Lifetime>) -> Option<Token> {
         let member = |name| members.get(name).map(|value| Zeroizing::new(value.to_owned()));
-        Some(Token { access: member(ACCESS)?, refresh: member(REFRESH), renew_at })
+        Some(Token { access: member(ACCESS)?, refresh: member(REFRESH), renew_at, lifetime })
     }
 
     /// Returns the secrets of the token.
@@ -101,6 +130,18 @@ impl Token {
 
     fn is_usable(&self, now: u64) -> bool {
         self.renew_at.is_none_or(|at| now < at)
+    }
+}
+
+impl Lifetime {
+    /// Returns the lifetime of a token that follows an earlier one. An end that stays the same keeps its begin, so that it can
+    /// be told from one that each renewal moves.
+    fn after(self, earlier: Option<Lifetime>) -> Lifetime {
+        match earlier {
+            Some(earlier) if self.ends.abs_diff(earlier.ends) <= SAME_END_MS => earlier,
+            Some(earlier) if self.ends < earlier.ends => Lifetime { since: earlier.since, ..self },
+            _ => self,
+        }
     }
 }
 
@@ -173,11 +214,11 @@ impl Owned {
             return Err(not_renewed(&self.name, "the renewal took too long, and another process has begun one"));
         }
         let (next, failure) = match &asked {
-            Ok(token) => {
-                let refresh = token.refresh.clone().or(earlier);
-                (Some(Token { refresh, ..token.clone() }), None)
+            Ok(token) => (Some(token.clone().following(claim.token.as_ref(), self.settings.grant)), None),
+            Err(failure) => {
+                let failure = RefreshFailure::new(failure, self.store.now(), state.failure.as_ref());
+                (state.token.clone(), Some(failure))
             }
-            Err(failure) => (state.token.clone(), Some(RefreshFailure::new(failure, self.store.now()))),
         };
         let stored = TokenState { token: next.clone(), claimed_until: None, failure, seen: state.seen };
         if !self.replace(stored).await? {
@@ -207,9 +248,10 @@ impl Owned {
 }
 
 impl RefreshFailure {
-    fn new(failure: &Failure, at: u64) -> RefreshFailure {
+    fn new(failure: &Failure, at: u64, earlier: Option<&RefreshFailure>) -> RefreshFailure {
         let Failure { message, details, retryable, .. } = failure;
-        RefreshFailure { at, message: message.clone(), details: details.clone(), retryable: *retryable }
+        let since = earlier.map_or(at, |earlier| earlier.since.min(at));
+        RefreshFailure { at, since, message: message.clone(), details: details.clone(), retryable: *retryable }
     }
 
     fn to_failure(&self) -> Failure {
@@ -221,4 +263,66 @@ impl RefreshFailure {
 fn not_renewed(name: &str, why: &str) -> Failure {
     let message = format!("the token of the credential `{name}` was not renewed: {why}");
     Failure::retryable(code::CREDENTIAL_REFRESH_FAILED, message)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    const DAY: u64 = 24 * 3_600_000;
+
+    /// Returns the token of an answer with these members.
+    fn token(members: &str, now: u64) -> Token {
+        let body = format!(r#"{{ "access_token": "access-token"{members} }}"#);
+        oauth2::token(body.as_bytes(), now).unwrap().unwrap()
+    }
+
+    #[test]
+    fn a_token_has_the_end_of_its_refresh_token_or_its_own() {
+        let refresh = r#", "expires_in": 3600, "refresh_token": "refresh-token""#;
+        for (members, ends) in [
+            (String::new(), None),
+            (r#", "expires_in": 5184000"#.into(), Some(60 * DAY)),
+            (refresh.into(), None),
+            (format!(r#"{refresh}, "refresh_token_expires_in": 2592000"#), Some(30 * DAY)),
+            (format!(r#"{refresh}, "refresh_expires_in": "86400""#), Some(DAY)),
+            (format!(r#"{refresh}, "x_refresh_token_expires_in": 86400"#), Some(DAY)),
+            (format!(r#"{refresh}, "refresh_expires_in": 0"#), None),
+            (format!(r#"{refresh}, "refresh_expires_in": -1"#), None),
+            (format!(r#"{refresh}, "refresh_expires_in": 18446744073709551615"#), Some(u64::MAX)),
+        ] {
+            let lifetime = ends.map(|ends: u64| Lifetime { since: 7, ends: ends.saturating_add(7) });
+            assert_eq!(token(&members, 7).lifetime, lifetime, "{members}");
+        }
+    }
+
+    #[test]
+    fn an_end_that_stays_keeps_its_begin_and_one_that_moves_does_not() {
+        let answer = |days: u64, now: u64| {
+            let seconds = days * DAY / 1000;
+            token(&format!(r#", "refresh_token": "r", "refresh_expires_in": {seconds}"#), now)
+        };
+        let first = answer(30, 0);
+        let next = |answer: Token, grant| answer.following(Some(&first), grant).lifetime;
+        let code = Grant::AuthorizationCode;
+        assert_eq!(next(answer(20, 10 * DAY + 999), code), Some(Lifetime { since: 0, ends: 30 * DAY }));
+        assert_eq!(next(answer(5, 10 * DAY), code), Some(Lifetime { since: 0, ends: 15 * DAY }));
+        assert_eq!(next(answer(30, 10 * DAY), code), Some(Lifetime { since: 10 * DAY, ends: 40 * DAY }));
+        assert_eq!(next(token(r#", "refresh_token": "r""#, DAY), code), None, "the server names no end any more");
+        // Without a new refresh token the earlier one stays, with its end.
+        let kept = token(r#", "expires_in": 3600"#, DAY).following(Some(&first), code);
+        assert_eq!((kept.refresh, kept.lifetime), (first.refresh.clone(), first.lifetime));
+        assert_eq!(next(answer(30, DAY), Grant::ClientCredentials), None);
+        assert_eq!(token(r#", "expires_in": 3600"#, 0).following(None, Grant::RefreshToken).lifetime, None);
+    }
+
+    #[test]
+    fn failures_that_follow_each_other_have_one_begin() {
+        let failure = Failure::new(code::CREDENTIAL_REFRESH_FAILED, "no");
+        let first = RefreshFailure::new(&failure, 5, None);
+        let second = RefreshFailure::new(&failure, 9, Some(&first));
+        assert_eq!((first.since, second.since, second.at), (5, 5, 9));
+    }
 }

@@ -63,7 +63,7 @@ impl AnswerReader<'_> {
         self.check_length(announced, self.limits.answer_body as u64)?;
         let bytes = self.read(body, packed).await?;
         if self.unpack && !packed && !encodings.is_empty() && !bytes.is_empty() {
-            return Err(unrequested(&self.redaction.text(&encodings)));
+            return Err(unrequested(&self.redaction.text(&encodings), "at most `gzip`"));
         }
         self.redaction.headers(&mut headers);
         let bytes = self.redacted(&headers, bytes).await?;
@@ -73,6 +73,19 @@ impl AnswerReader<'_> {
         }
         let body = self.content(&headers, bytes).await?;
         Ok(self.reply_of(status, &headers, body))
+    }
+
+    /// Returns the members of the reply that opens a stream, and the body, which is not read yet.
+    pub(super) fn open(&self, answer: Answer) -> Result<(Vec<(&'static str, Json)>, Body), Failure> {
+        let Answer { status, mut headers, body } = answer;
+        let encodings = encodings(&headers);
+        if self.unpack && !encodings.is_empty() {
+            return Err(unrequested(&self.redaction.text(&encodings), "no encoding"));
+        }
+        self.check_length(announced(&headers), self.limits.stream_bytes)?;
+        self.redaction.headers(&mut headers);
+        let status = Json::from(u64::from(status.as_u16()));
+        Ok((vec![("status", status), ("headers", self.reply_headers(&headers))], body))
     }
 
     fn reply_of(&self, status: StatusCode, headers: &HeaderMap, body: Json) -> Value {
@@ -224,9 +237,9 @@ impl Sink {
 }
 
 /// Returns the failure for a body with unrequested encodings, which the host cannot search for secrets.
-fn unrequested(encodings: &str) -> Failure {
+fn unrequested(encodings: &str, requested: &str) -> Failure {
     let message = format!(
-        "the server encoded the body of its answer with `{encodings}`, but the host requested at most `gzip`; to \
+        "the server encoded the body of its answer with `{encodings}`, but the host requested {requested}; to \
          receive such a body unchanged, send your own `accept-encoding`"
     );
     Failure::new(code::PROTOCOL, message)

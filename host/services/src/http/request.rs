@@ -8,13 +8,18 @@ use hyper::{
     header::{HeaderMap, HeaderName, HeaderValue},
 };
 
-use super::Limits;
+use super::{Limits, streams::Times};
 use crate::{client::is_transfer_header, code};
 
 /// The longest method, in bytes.
 const MAX_METHOD: usize = 20;
 
 const MEMBERS: [&str; 5] = ["method", "url", "headers", "body", "timeoutMs"];
+/// Further members of a request whose answer is a stream.
+const STREAM_MEMBERS: [&str; 2] = ["idleMs", "totalMs"];
+
+/// The function that opens a stream.
+pub(super) const OPEN_STREAM: &str = "open-stream";
 
 /// The request that a node wants to send.
 #[derive(Debug)]
@@ -24,6 +29,8 @@ pub(super) struct Request {
     pub(super) headers: HeaderMap,
     pub(super) content: Content,
     pub(super) timeout: Duration,
+    /// The times of the answer, if it is a stream.
+    pub(super) stream: Option<Times>,
 }
 
 /// The content of a body, not loaded yet.
@@ -37,12 +44,14 @@ pub(super) enum Content {
 impl Request {
     /// Parses the arguments of a call. Fails with `invalid_input` or `http_body_too_large`.
     pub(super) fn read(call: &Call, limits: &Limits) -> Result<Request, Failure> {
-        if !matches!(&*call.function, "send" | "start-send") {
+        let is_stream = &*call.function == OPEN_STREAM;
+        if !is_stream && !matches!(&*call.function, "send" | "start-send") {
             return Err(wrong(format!("`http` has no function `{}`", call.function)));
         }
         let args = call.args.json();
         let members = args.as_object().ok_or_else(|| wrong("the arguments must be an object".into()))?;
-        if let Some(unknown) = members.keys().find(|key| !MEMBERS.contains(&key.as_ref())) {
+        let is_known = |key: &str| MEMBERS.contains(&key) || (is_stream && STREAM_MEMBERS.contains(&key));
+        if let Some(unknown) = members.keys().find(|key| !is_known(key.as_ref())) {
             return Err(wrong(format!("unknown member `{unknown}` of a request")));
         }
         Ok(Request {
@@ -50,7 +59,8 @@ impl Request {
             url: text(args.get("url"), "url")?,
             headers: headers(args.get("headers"), limits)?,
             content: content(args.get("body"), limits)?,
-            timeout: timeout(args.get("timeoutMs"), limits)?,
+            timeout: time(args, "timeoutMs", limits.default_timeout, limits.max_timeout)?,
+            stream: if is_stream { Some(times(args, limits)?) } else { None },
         })
     }
 }
@@ -152,12 +162,20 @@ fn content(member: Option<&Json>, limits: &Limits) -> Result<Content, Failure> {
     if size > most { Err(too_large(most)) } else { Ok(content) }
 }
 
-fn timeout(member: Option<&Json>, limits: &Limits) -> Result<Duration, Failure> {
-    match member {
-        None | Some(Json::Null) => Ok(limits.default_timeout),
+fn times(args: &Json, limits: &Limits) -> Result<Times, Failure> {
+    Ok(Times {
+        idle: time(args, "idleMs", limits.default_idle, limits.max_idle)?,
+        total: time(args, "totalMs", limits.default_total, limits.max_total)?,
+    })
+}
+
+/// Returns the time that a member gives in milliseconds, or `default`, and at most `most`.
+fn time(args: &Json, name: &str, default: Duration, most: Duration) -> Result<Duration, Failure> {
+    match args.get(name) {
+        None | Some(Json::Null) => Ok(default.min(most)),
         Some(member) => match member.as_u64() {
-            Some(milliseconds) if milliseconds > 0 => Ok(Duration::from_millis(milliseconds).min(limits.max_timeout)),
-            _ => Err(wrong("`timeoutMs` must be a whole number of milliseconds, at least 1".into())),
+            Some(milliseconds) if milliseconds > 0 => Ok(Duration::from_millis(milliseconds).min(most)),
+            _ => Err(wrong(format!("`{name}` must be a whole number of milliseconds, at least 1"))),
         },
     }
 }

@@ -9,8 +9,8 @@ use std::{
 };
 
 use flowcell_contract::{
-    Admission, BlobRef, Blobs, Call, Caller, Capability, Effect, Failure, Grants, Json, NodeId, Outgoing, Prepared,
-    Progress, RunId, Tenant, Value,
+    Admission, AttemptEnd, BlobRef, Blobs, Call, Caller, Capability, Effect, Failure, Grants, Json, NodeId, Outgoing,
+    Prepared, Progress, RunId, Tenant, Value,
 };
 use flowcell_modelfake::Fake;
 use flowcell_services::{
@@ -179,15 +179,16 @@ impl Kit {
         });
         let effect = self.effect.unwrap_or(admission.effect);
         let (caller, key, prepared) = (self.caller.clone(), "k3y-abc".into(), admission.prepared);
-        let outgoing = Outgoing { caller, call, effect, key, progress, prepared, lost: self.lost };
+        let attempt_end = AttemptEnd::default();
+        let outgoing = Outgoing { caller, call, effect, key, progress, prepared, lost: self.lost, attempt_end };
         Ok(self.model.perform(outgoing).await?.json().to_serde())
     }
 
     /// Returns the maximum cost of a turn, in USD.
     pub(crate) fn max_cost(&self, request: &serde_json::Value, effect: Effect) -> f64 {
         let (caller, key, prepared) = (self.caller.clone(), "k3y-abc".into(), Prepared::default());
-        let progress = Progress::default();
-        let mut outgoing = Outgoing { caller, call: call(request), effect, key, progress, prepared, lost: 0 };
+        let (progress, call, attempt_end) = (Progress::default(), call(request), AttemptEnd::default());
+        let mut outgoing = Outgoing { caller, call, effect, key, progress, prepared, lost: 0, attempt_end };
         self.model.turn(&mut outgoing).unwrap().max_cost(&outgoing).unwrap()
     }
 

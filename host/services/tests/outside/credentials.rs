@@ -24,14 +24,14 @@ use crate::outside::{
     server::{Reaction, Seen, Server, answer, ok},
 };
 
-const CANARY: &str = "kanarienvogel-7-geheim";
+pub(super) const CANARY: &str = "kanarienvogel-7-geheim";
 
 /// A stored credential: kind, settings, secrets and origins.
 type Stored = (Settings, SecretMembers, OriginGrants);
 
 /// Credentials of the tenant `local` in memory, at a time that the test sets.
 #[derive(Default)]
-struct Memory {
+pub(super) struct Memory {
     stored: BTreeMap<String, Stored>,
     tokens: Mutex<BTreeMap<String, TokenState>>,
     now: AtomicU64,
@@ -63,6 +63,7 @@ impl CredentialStore for Memory {
             settings: settings.clone(),
             origins: origins.clone(),
             version: 1,
+            created: 0,
         }))
     }
 
@@ -100,7 +101,7 @@ impl CredentialStore for Memory {
 }
 
 /// Returns a kit whose node has these grants of `http`, and these credentials, each declared with these hosts.
-fn kit(store: Arc<Memory>, http: &[String], granted: &[(&str, &[String])]) -> Kit {
+pub(super) fn kit(store: Arc<Memory>, http: &[String], granted: &[(&str, &[String])]) -> Kit {
     let mut kit = Kit::local("https://unused.example");
     kit.http = kit.http.with_secrets(Secrets::default().with_credentials(store));
     let grants = granted.iter().map(|(name, hosts)| {
@@ -118,30 +119,30 @@ fn kit(store: Arc<Memory>, http: &[String], granted: &[(&str, &[String])]) -> Ki
     kit
 }
 
-fn bearer(origin: &str) -> Memory {
+pub(super) fn bearer(origin: &str) -> Memory {
     Memory::default().with("shop", "bearer", json!({}), &[("token", CANARY)], origin)
 }
 
 /// An API that accepts only the token `token-N` with the current number, and a token endpoint that increases it. Tokens
 /// are refreshed by `refresh-N`, once.
-struct Issuer {
-    server: Server,
+pub(super) struct Issuer {
+    pub(super) server: Server,
     number: Arc<AtomicUsize>,
 }
 
 impl Issuer {
-    async fn start() -> Issuer {
+    pub(super) async fn start() -> Issuer {
         let number = Arc::new(AtomicUsize::new(0));
         let own = number.clone();
         let server = Server::start(move |seen| issue(seen, &own)).await;
         Issuer { server, number }
     }
 
-    fn origin(&self) -> String {
+    pub(super) fn origin(&self) -> String {
         self.server.url("")
     }
 
-    fn store(&self, grant: &str) -> Memory {
+    pub(super) fn store(&self, grant: &str) -> Memory {
         let settings = json!({
             "grant": grant, "tokenUrl": self.server.url("/token"), "clientId": "flow:cell", "scope": "read write",
         });
@@ -150,6 +151,11 @@ impl Issuer {
             secrets.push(("refreshToken", "refresh-0"));
         }
         Memory::default().with("drive", "oauth2", settings, &secrets, &self.origin())
+    }
+
+    /// Ends the token early.
+    pub(super) fn revoke(&self) {
+        self.number.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns the bodies of the requests for tokens.

@@ -98,6 +98,7 @@ impl Setup {
             progress: Progress::default(),
             prepared: Prepared::default(),
             lost: 0,
+            attempt_end: Default::default(),
         }
     }
 }

@@ -8,8 +8,8 @@ use std::{
 };
 
 use flowcell_contract::{
-    Admission, BlobRef, Blobs, Call, Caller, Capability, Effect, Failure, Grants, Json, NodeId, Outgoing, Progress,
-    RunId, Tenant, Value,
+    Admission, AttemptEnd, BlobRef, Blobs, Call, Caller, Capability, Effect, Failure, Grants, Json, NodeId, Outgoing,
+    Progress, RunId, Tenant, Value,
 };
 use flowcell_services::{
     client::Client,
@@ -90,6 +90,7 @@ pub(crate) struct Kit {
     pub(crate) caller: Caller,
     /// The effect of performed calls. `None`: the effect in their admission.
     pub(crate) effect: Option<Effect>,
+    pub(crate) attempt_end: AttemptEnd,
 }
 
 impl Kit {
@@ -113,7 +114,7 @@ impl Kit {
             effect: Effect::AtLeastOnce,
             config: Value::null(),
         };
-        Kit { http, blobs, caller, effect: None }
+        Kit { http, blobs, caller, effect: None, attempt_end: AttemptEnd::default() }
     }
 
     pub(crate) fn with_limits(self, limits: Limits) -> Kit {
@@ -128,9 +129,14 @@ impl Kit {
         self.http.admit(&call(args), &self.caller)
     }
 
-    /// Admits a call and performs it, as the runtime does.
+    /// Sends a request, as the runtime does.
     pub(crate) async fn send(&self, args: serde_json::Value) -> Result<Value, Failure> {
-        let call = call(args);
+        self.call("send", args).await
+    }
+
+    /// Admits a call and performs it, as the runtime does.
+    pub(crate) async fn call(&self, function: &str, args: serde_json::Value) -> Result<Value, Failure> {
+        let call = Call { function: function.into(), ..call(args) };
         let admission = self.http.admit(&call, &self.caller)?;
         let effect = self.effect.unwrap_or(admission.effect);
         self.http
@@ -142,6 +148,7 @@ impl Kit {
                 progress: Progress::default(),
                 prepared: admission.prepared,
                 lost: 0,
+                attempt_end: self.attempt_end.clone(),
             })
             .await
     }

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use flowcell_contract::{Failure, Json, Tenant};
+use flowcell_contract::{Failure, Json, Tenant, Value};
 use flowcell_services::{
     client::Client,
     egress::{Egress, OnRefusal, Outbound, OutboundClock, OutboundLimits},
@@ -82,6 +82,24 @@ async fn server() -> (Server, Arc<AtomicBool>) {
 async fn status(kit: &Kit, url: &str) -> Result<u64, Failure> {
     let reply = kit.get(url).await?;
     Ok(reply.json().get("status").and_then(Json::as_u64).unwrap())
+}
+
+#[tokio::test]
+async fn streams_open_the_circuit_breaker_and_are_refused_by_it() {
+    let (server, is_down) = server().await;
+    let clock = TestClock::new();
+    let outbound = Outbound::new(clock.clone(), None);
+    let own = kit(&outbound, &server.url(""));
+    let open = || own.call("open-stream", json!({ "method": "GET", "url": server.url("/") }));
+    let status = |reply: &Value| reply.json().get("status").and_then(Json::as_u64);
+    for _ in 0..10 {
+        assert_eq!(status(&open().await.unwrap()), Some(503));
+    }
+    let refused = open().await.unwrap_err();
+    assert_eq!((refused.code.as_str(), refused.retryable, server.seen().len()), ("circuit_open", true, 10));
+    is_down.store(false, Ordering::SeqCst);
+    clock.advance(Duration::from_secs(5));
+    assert_eq!(status(&open().await.unwrap()), Some(200));
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpListener,
+    sync::mpsc,
 };
 use tokio_rustls::TlsAcceptor;
 
@@ -40,12 +41,16 @@ pub(crate) enum Reaction {
     SendAndHang(Vec<u8>),
     /// Sends these bytes over and over.
     SendForEver(Vec<u8>),
+    /// Sends the bytes that the test sends, and closes the connection when the test drops its sender.
+    Relay(mpsc::UnboundedReceiver<Vec<u8>>),
 }
 
 #[derive(Default)]
 struct Log {
     connections: usize,
     seen: Vec<Seen>,
+    /// The number of bytes that were sent over and over.
+    repeated: usize,
 }
 
 pub(crate) struct Server {
@@ -112,6 +117,10 @@ impl Server {
         self.log.lock().unwrap().connections
     }
 
+    pub(crate) fn repeated(&self) -> usize {
+        self.log.lock().unwrap().repeated
+    }
+
     pub(crate) fn seen(&self) -> Vec<Seen> {
         self.log.lock().unwrap().seen.clone()
     }
@@ -139,7 +148,15 @@ async fn serve(
             }
             Reaction::SendForEver(bytes) => loop {
                 stream.write_all(&bytes).await.ok()?;
+                log.lock().unwrap().repeated += bytes.len();
             },
+            Reaction::Relay(mut pieces) => {
+                while let Some(bytes) = pieces.recv().await {
+                    stream.write_all(&bytes).await.ok()?;
+                }
+                stream.shutdown().await.ok()?;
+                return None;
+            }
         }
     }
 }

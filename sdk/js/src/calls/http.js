@@ -1,10 +1,19 @@
 // Outbound HTTP.
-import { keep as keepBytes, send as sendNow, startSend as start, takeResponse as take } from "flowcell:host/http@0.1.0";
+import { keep as keepBytes, openStream, send as sendNow, startSend as start, takeResponse as take } from "flowcell:host/http@0.1.0";
 import { called } from "../failure.js";
 import { decoded, readText } from "../file.js";
+import { Answer } from "./answer.js";
+
+export { Answer };
 
 export function send(request) {
   return answer(called(() => sendNow(asked(request))));
+}
+
+// Sends a request, and returns when the head of its answer has arrived. The answer is read in chunks, lines or events.
+export function open(request) {
+  const times = { idleMs: request.idleMs ?? null, totalMs: request.totalMs ?? null };
+  return new Answer(called(() => openStream(asked(request), times)));
 }
 
 export function startSend(request) {

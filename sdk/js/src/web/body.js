@@ -51,10 +51,11 @@ export class Body {
     return this.#isUsed;
   }
 
-  // An answer arrives as a whole, so its stream has few pieces.
+  // An answer arrives as a whole, so its stream has few pieces, unless `fetch` was asked for a stream.
   get body() {
-    const { text, bytes, file } = this.#content;
-    return text === undefined && bytes === undefined && file === undefined ? null : new Stream(() => this.#pieces());
+    const { text, bytes, file, answer } = this.#content;
+    const isEmpty = text === undefined && bytes === undefined && file === undefined && answer === undefined;
+    return isEmpty ? null : new Stream(() => this.#pieces(), () => answer?.close());
   }
 
   // The file value of a large answer, which no memory of the node holds; undefined for others.
@@ -110,8 +111,9 @@ export class Body {
   }
 
   *#all() {
-    const { text, bytes, file } = this.#content;
-    if (text !== undefined) yield new TextEncoder().encode(text);
+    const { text, bytes, file, answer } = this.#content;
+    if (answer !== undefined) yield* answer.chunks();
+    else if (text !== undefined) yield new TextEncoder().encode(text);
     else if (bytes !== undefined) yield Uint8Array.from(bytes);
     else if (file !== undefined) {
       for (let offset = 0; ; ) {
@@ -128,10 +130,12 @@ export class Body {
 class Stream {
   #pieces;
   #begin;
+  #close;
   locked = false;
 
-  constructor(begin) {
+  constructor(begin, close) {
     this.#begin = begin;
+    this.#close = close;
   }
 
   getReader() {
@@ -141,7 +145,7 @@ class Stream {
     const pieces = this.#pieces;
     return {
       read: () => new Promise((resolve) => resolve(next(pieces))),
-      cancel: () => Promise.resolve(void pieces.return()),
+      cancel: () => this.cancel(),
       releaseLock: () => {
         this.locked = false;
       },
@@ -151,6 +155,8 @@ class Stream {
 
   cancel() {
     this.#pieces?.return();
+    // Pieces that have not begun close nothing.
+    this.#close();
     return Promise.resolve(undefined);
   }
 

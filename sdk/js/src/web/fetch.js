@@ -1,5 +1,6 @@
 // `fetch` over the capability `http`. The manifest requests it, and the flow grants the origins, also those of redirects.
-import { startSend, takeResponse } from "../calls/http.js";
+import { open, startSend, takeResponse } from "../calls/http.js";
+import { Answer } from "../calls/answer.js";
 import { Failure } from "../failure.js";
 import { Body, content } from "./body.js";
 import { Headers } from "./headers.js";
@@ -26,6 +27,8 @@ export class Request extends Body {
     this.redirect = init.redirect ?? from?.redirect ?? "follow";
     // In milliseconds, from the beginning of the call to the end of the answer.
     this.timeoutMs = init.timeoutMs ?? from?.timeoutMs;
+    // True: the body of the answer is read in chunks, while it arrives.
+    this.stream = init.stream ?? from?.stream ?? false;
     if (["GET", "HEAD"].includes(this.method) && Object.keys(given).length > 0) {
       throw new TypeError(`a request with the method ${this.method} has no body`);
     }
@@ -34,8 +37,8 @@ export class Request extends Body {
 
   clone() {
     if (this.bodyUsed) throw new TypeError("the body was already read");
-    const { url, headers, signal, redirect, timeoutMs } = this;
-    const copy = new Request(url, { method: this.method, headers, signal, redirect, timeoutMs });
+    const { url, headers, signal, redirect, timeoutMs, stream } = this;
+    const copy = new Request(url, { method: this.method, headers, signal, redirect, timeoutMs, stream });
     return Body.exchange(copy, Body.contentOf(this));
   }
 }
@@ -66,6 +69,7 @@ export class Response extends Body {
 
   clone() {
     if (this.bodyUsed) throw new TypeError("the body was already read");
+    if (Body.contentOf(this).answer !== undefined) throw new TypeError("a stream is read once, so its answer has no clone");
     return of(Body.contentOf(this), this);
   }
 
@@ -99,13 +103,14 @@ export function fetch(input, init) {
 }
 
 function follow(request, given, redirects) {
-  const { method, url, headers, timeoutMs } = request;
+  const { method, url, headers, timeoutMs, stream } = request;
   const { type: _, ...body } = given;
-  return started({ method, url, headers: Object.fromEntries(headers), ...body, timeoutMs }).then((answer) => {
+  return started({ method, url, headers: Object.fromEntries(headers), ...body, timeoutMs, stream }).then((answer) => {
     const location = REDIRECTS.includes(answer.status) ? field(answer, "location") : undefined;
     if (location === undefined || request.redirect === "manual") return response(answer, url, redirects);
     if (request.redirect === "error") throw new TypeError(`fetch failed: ${url} redirects`);
     if (redirects === MAX_REDIRECTS) throw new TypeError(`fetch failed: more than ${MAX_REDIRECTS} redirects`);
+    answer.close?.();
     const next = redirected(request, new URL(location, url), answer.status);
     return follow(next, next.method === request.method ? given : {}, redirects + 1);
   });
@@ -117,6 +122,7 @@ function started(request) {
     const failed = (thrown) => reject(thrown instanceof Failure ? asTypeError(thrown) : thrown);
     let call;
     try {
+      if (request.stream) return resolve(open(request));
       call = startSend(request);
     } catch (thrown) {
       return failed(thrown);
@@ -138,12 +144,15 @@ function redirected(request, url, status) {
   const headers = new Headers(request.headers);
   if (toGet) for (const name of ["content-type", "content-length", "content-encoding", "content-language"]) headers.delete(name);
   if (url.origin !== new URL(request.url).origin) for (const name of ["authorization", "cookie"]) headers.delete(name);
-  const { signal, redirect, timeoutMs } = request;
-  return new Request(url.href, { method: toGet ? "GET" : request.method, headers, signal, redirect, timeoutMs });
+  const { signal, redirect, timeoutMs, stream } = request;
+  return new Request(url.href, { method: toGet ? "GET" : request.method, headers, signal, redirect, timeoutMs, stream });
 }
 
-function response({ status, headers, text, bytes, file }, url, redirects) {
-  const given = text !== undefined ? { text } : bytes !== undefined ? { bytes } : file !== undefined ? { file } : {};
+function response(answer, url, redirects) {
+  const { status, headers, text, bytes, file } = answer;
+  const isStream = answer instanceof Answer;
+  const given =
+    isStream ? { answer } : text !== undefined ? { text } : bytes !== undefined ? { bytes } : file !== undefined ? { file } : {};
   return of(given, { status, statusText: "", headers, url, redirected: redirects > 0 });
 }
 

@@ -3,10 +3,19 @@
 //!
 //! The host records a request before it sends the request. If the attempt is repeated, a request whose answer was
 //! recorded is not sent again. A status of 400 and above is an answer, not an error.
+//!
+//! [`send`] returns the whole answer. [`open`] returns an answer whose chunks, lines or events the node reads one by one.
+
+mod events;
+mod stream;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+pub use self::{
+    events::Event,
+    stream::{Answer, Events, Times, open, open_with},
+};
 pub use super::queue::CallId;
 use crate::{
     failure::{Failure, Result},

@@ -25,7 +25,7 @@ export!(Hostile);
 impl exports::flowcell::node::node::Guest for Hostile {
     fn run(node_type: String) -> Result<Step, Failure> {
         match node_type.trim_start_matches("hostile.") {
-            "echo" | "typed" | "costly" => Ok(Step::Done(Output::One(Source::Input(String::new())))),
+            "echo" | "typed" | "costly" | "patient" => Ok(Step::Done(Output::One(Source::Input(String::new())))),
             "copy" => json(context::get_json(Part::Input, "").unwrap_or_default()),
             "rest" => pause_in_turn(),
             "spin" => spin(),
@@ -38,6 +38,8 @@ impl exports::flowcell::node::node::Guest for Hostile {
             },
             "recurse" => json(recurse(&[0; 64]).to_string()),
             "hog" => hog(),
+            "large" | "small" => fill(),
+            "wide" => json(format!("\"{}\"", "x".repeat(number("/kib") << 10))),
             "huge" => json(format!("\"{}\"", "x".repeat(10 << 20))),
             "huge-keys" => Ok(Step::Done(Output::Object(
                 (0..50).map(|n| (format!("{n}{}", "k".repeat(100 << 10)), Source::Input(String::new()))).collect(),
@@ -115,6 +117,12 @@ impl exports::flowcell::node::node::Guest for Hostile {
                 json("null".into())
             }
             "scatter" => scatter(),
+            "streams" => streams(),
+            "streams-unasked" => {
+                http::close_stream(1);
+                http::read_stream(1)?;
+                json("null".into())
+            }
             "listen-flood" => loop {
                 queue::next_event(Some(0));
             },
@@ -164,6 +172,32 @@ fn scatter() -> Result<Step, Failure> {
         r#"{{"heard":{heard:?},"status":{},"body":{body},"again":"{again}","failed":"{failed}","passed":{passed}}}"#,
         taken.status
     ))
+}
+
+/// Opens nine streams, the last one too many, reads eight of them to their ends, and reads and closes streams that are not
+/// open.
+fn streams() -> Result<Step, Failure> {
+    let times = || http::StreamTimes { idle_ms: None, total_ms: Some(5) };
+    let open = (0..8).map(|_| http::open_stream(&request(), times())).collect::<Result<Vec<_>, _>>()?;
+    let mut told = vec![http::open_stream(&request(), times()).unwrap_err().code];
+    for opened in &open {
+        let mut read = format!("{} {}", opened.stream, opened.status);
+        loop {
+            match http::read_stream(opened.stream) {
+                Ok(Some(bytes)) => read.push_str(&format!(" {}", bytes.len())),
+                Ok(None) => break read.push_str(" end"),
+                Err(failure) => break read.push_str(&format!(" {}", failure.code)),
+            }
+        }
+        told.push(read);
+    }
+    told.extend([1, 0, 99].map(|stream| http::read_stream(stream).unwrap_err().code));
+    let late = http::open_stream(&request(), times())?;
+    http::close_stream(late.stream);
+    http::close_stream(late.stream);
+    http::close_stream(99);
+    told.push(http::read_stream(late.stream).unwrap_err().code);
+    json(format!("{told:?}"))
 }
 
 fn json(text: String) -> Result<Step, Failure> {
@@ -256,6 +290,19 @@ fn hog() -> ! {
     loop {
         all.push(black_box(vec![1_u8; 1 << 20]));
     }
+}
+
+/// Fills as many MiB as the input says. With `hold` in the input, it then makes a call.
+fn fill() -> Result<Step, Failure> {
+    let filled = black_box(vec![1_u8; number("/mib") << 20]);
+    if context::get_json(Part::Input, "/hold").is_some() {
+        state::get("held")?;
+    }
+    json(filled.len().to_string())
+}
+
+fn number(path: &str) -> usize {
+    context::get_json(Part::Input, path).and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
 fn count() -> Result<Step, Failure> {

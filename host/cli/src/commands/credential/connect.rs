@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use flowcell::{
-    credentials::{OAuth2Settings, Settings},
+    credentials::{Edition, OAuth2Settings, Settings},
     pkce,
     tenants::operation::{
         Operation,
@@ -53,11 +53,15 @@ pub(super) fn execute(args: ConnectArgs, terminal: Terminal) -> Result<Exit, Cli
     let operate = |request: CredentialOperation| {
         operate_with(&packs, Operation::Credential { tenant: of.tenant.clone(), request }, &of.store)
     };
-    let settings = oauth2_settings(&operate(CredentialOperation::Show { name: name.clone() })?, &name)?;
+    let shown = operate(CredentialOperation::Show { name: name.clone() })?;
+    let settings = oauth2_settings(&shown, &name)?;
+    let number = |member: &str| shown.get(member).and_then(flowcell::Json::as_u64);
+    let edition = number("created").zip(number("version")).map(|(created, version)| Edition { created, version });
     let Settings::OAuth2(settings) = settings else {
         return Err(CliError::wrong(format!("the credential `{name}` is not of the kind `oauth2`")));
     };
     let consent = in_runtime(by_browser(&name, &settings, port, timeout, terminal))?;
+    let consent = Consent { edition, ..consent };
     put_json(&operate(CredentialOperation::Connect { name, consent })?)?;
     Ok(Exit::Good)
 }
@@ -87,7 +91,7 @@ async fn by_browser(
     let at = at.map_err(|why| CliError::wrong(format!("`{name}`: {why}")))?;
     terminal.say(&format!("Open this address in a browser, and allow the access:\n\n{at}\n"));
     match loopback.wait(time, &PAGES).await {
-        Some(Ok(code)) => Ok(Consent { code, verifier: Hidden::from(verifier), redirect_uri }),
+        Some(Ok(code)) => Ok(Consent { code, verifier: Hidden::from(verifier), redirect_uri, edition: None }),
         Some(Err(error)) => Err(CliError::wrong(format!("the authorization server refused: {error}"))),
         None => Err(CliError::wrong("no consent came in time").hint("give the command again, or a longer `--timeout`")),
     }

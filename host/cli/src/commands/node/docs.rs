@@ -92,6 +92,8 @@ fn page(node: &NodeType) -> String {
         [format!("{}{kind}", code(&request.summary())), plain(request.reason.as_deref().unwrap_or_default())]
     });
     add_table(&mut text, "Credentials", ["credential", "reason"], credentials);
+    let limits = Some(node.limits.summary()).filter(|limits| !limits.is_empty());
+    add_table(&mut text, "Limits", ["limits of an attempt"], limits.into_iter().map(|limits| [limits]));
     let errors = node.errors.iter().map(|error| [code(&error.code), plain(&error.description)]);
     add_table(&mut text, "Failures", ["code", "cause"], errors);
     node.examples.iter().for_each(|example| add_example(&mut text, example));

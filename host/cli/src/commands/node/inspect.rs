@@ -103,6 +103,9 @@ pub(super) fn node_types(inspection: &flowcell::Inspection) -> String {
             let reason = request.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
             let _ = writeln!(text, "    {asks} the credential {}{}", inert(&request.summary()), inert(&reason));
         }
+        if !node.limits.is_empty() {
+            let _ = writeln!(text, "    asks for {}", node.limits.summary());
+        }
     }
     text
 }

@@ -138,7 +138,7 @@ fn install_all(args: &InstallArgs, installer: &Installer<'_>, terminal: Terminal
     Ok(Exit::Good)
 }
 
-/// Returns a line with the capabilities and the credentials that the node types of a pack ask for, each once.
+/// Returns a line with the capabilities, the credentials and the limits that the node types of a pack ask for.
 fn asks(manifest: &Manifest) -> String {
     let requests = || manifest.nodes.iter().flat_map(|node| &node.capabilities);
     let needed: BTreeSet<_> = requests().filter(|request| !request.optional).map(|request| &*request.name).collect();
@@ -157,7 +157,10 @@ fn asks(manifest: &Manifest) -> String {
         (true, false) => format!("may use {}", names(&optional)),
         (false, false) => format!("asks for {}; may use {}", names(&needed), names(&optional)),
     };
-    asks + &secret
+    let limits = manifest.nodes.iter().filter(|node| !node.limits.is_empty());
+    let limits: Vec<_> = limits.map(|node| format!("{} {}", node.name, node.limits.summary())).collect();
+    let limits = if limits.is_empty() { String::new() } else { format!("; limits: {}", limits.join("; ")) };
+    asks + &secret + &limits
 }
 
 /// Describes a pack for people: first its signer and its requests, then the rest, and its differences from the

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     cli_error::CliError,
-    commands::reach::{grants_text, policy_text},
+    commands::reach::{grants_text, limits_text, policy_text},
     output::{put, put_json},
     terminal::counted,
 };
@@ -67,7 +67,7 @@ fn write_body(text: &mut String, graph: &Graph, body: BodyIx, depth: usize) {
             let _ = write!(text, "  after {}", after.join(", "));
         }
         let policy = policy_text(node).map(|policy| format!("  policy: {policy}")).unwrap_or_default();
-        let _ = writeln!(text, "  reaches {}{policy}", grants_text(node));
+        let _ = writeln!(text, "  reaches {}{policy}{}", grants_text(node), limits_text(node));
         if let Some(body) = node.body {
             write_body(text, graph, body, depth + 1);
         }
@@ -91,6 +91,9 @@ fn node_json(graph: &Graph, ix: NodeIx) -> Value {
         "grants": node.grants,
         "policy": policy_json(&node.policy),
     });
+    if !node.node_type.limits.is_empty() {
+        entry["limits"] = json!(node.node_type.limits);
+    }
     if let Some(defaults) = from_defaults(node) {
         entry["defaults"] = json!(defaults);
     }

@@ -87,6 +87,12 @@ fn fill(address: SocketAddr) -> [String; 3] {
     ask(address, "POST", "/v1/files?name=report.txt", &[("Content-Type", "application/octet-stream")], "hello");
     let key = json!({ "value": "a-secret-of-tests", "for": ["https://api.example.com"] });
     ask(address, "PUT", "/v1/secrets/API_KEY", &[], &key.to_string());
+    let crm = json!({
+        "kind": "oauth2", "secrets": { "clientSecret": "a-secret-of-tests" }, "for": ["https://api.example.com"],
+        "settings": { "grant": "authorization_code", "tokenUrl": "https://login.example.com/token",
+            "authorizeUrl": "https://login.example.com/authorize", "clientId": "flows", "scope": "read" },
+    });
+    ask(address, "PUT", "/v1/credentials/crm", &[], &crm.to_string());
     [failed, asks, passes]
 }
 
@@ -131,6 +137,9 @@ fn every_page_is_accessible_in_light_and_dark() {
         ("packs", "/packs".into()),
         ("triggers", "/triggers".into()),
         ("secrets", "/secrets".into()),
+        ("credentials", "/credentials?kind=hmac".into()),
+        ("credential", "/credentials/crm".into()),
+        ("credential-refused", "/connect/finish?state=x".into()),
         ("files", "/files".into()),
         ("usage", "/usage".into()),
         ("tokens", "/tokens".into()),
@@ -170,7 +179,11 @@ fn every_page_is_accessible_in_light_and_dark() {
         }
     }
     assert!(violations.is_empty(), "{violations:#?}");
-    let errors: Vec<_> = browser.errors().into_iter().filter(|error| !error.contains("/console/nothing")).collect();
+    let errors: Vec<_> = browser
+        .errors()
+        .into_iter()
+        .filter(|error| !["/console/nothing", "/console/connect"].iter().any(|page| error.contains(page)))
+        .collect();
     assert_eq!(errors, Vec::<String>::new());
     drop(browser);
     assert_eq!(stop(serving), Some(0));

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The secret of the client, with characters that a header escapes.
-pub(super) const SECRET: &str = "a secret/with+odd:chars%of-tests";
+pub(in crate::server) const SECRET: &str = "a secret/with+odd:chars%of-tests";
 
 /// A server without issuers, until [`Site::write`].
 pub(super) struct Site {
@@ -99,14 +99,14 @@ fn run(folder: &Path, arguments: &[&str]) -> String {
 }
 
 /// The real issuer, until the value is dropped.
-pub(super) struct Provider {
+pub(in crate::server) struct Provider {
     node: Child,
-    pub(super) address: SocketAddr,
+    pub(in crate::server) address: SocketAddr,
 }
 
 impl Provider {
     /// Starts the issuer. Returns `None` if it is not installed.
-    pub(super) fn start() -> Option<Provider> {
+    pub(in crate::server) fn start() -> Option<Provider> {
         let module = module().filter(|_| has_program("node"))?;
         let script = root().join("host/cli/tests/server/sign_in/provider.mjs");
         let mut command = Command::new("node");
@@ -119,7 +119,7 @@ impl Provider {
         Some(Provider { node, address: SocketAddr::from(([127, 0, 0, 1], port)) })
     }
 
-    pub(super) fn origin(&self) -> String {
+    pub(in crate::server) fn origin(&self) -> String {
         format!("http://{}", self.address)
     }
 
@@ -143,11 +143,11 @@ impl Provider {
     }
 
     /// Says who sits at the keyboard.
-    pub(super) fn seat(&self, person: &str) {
+    pub(in crate::server) fn seat(&self, person: &str) {
         self.tell("/test/person", &json!({ "name": person }));
     }
 
-    pub(super) fn tell(&self, path: &str, body: &Value) {
+    pub(in crate::server) fn tell(&self, path: &str, body: &Value) {
         let answer = ask(self.address, "POST", path, &[], &body.to_string());
         assert_eq!(answer.status, 200, "{answer:?}");
     }

@@ -329,6 +329,7 @@ profiles:
             progress,
             prepared: Prepared::default(),
             lost,
+            attempt_end: Default::default(),
         }
     }
 

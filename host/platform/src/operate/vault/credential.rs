@@ -4,12 +4,13 @@
 //! encryption includes the settings and the origins, so that a row with other ones does not decrypt. The tokens of a
 //! credential are another document: each renewal replaces it unless another process did.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use flowcell_contract::{Failure, Tenant, check_credential_name};
 use flowcell_services::{
     credentials::{
-        CredentialStore, KnownCredential, OpenCredential, RefreshFailure, SecretMembers, Settings, Token, TokenState,
+        CredentialStore, KnownCredential, Lifetime, OpenCredential, RefreshFailure, SecretMembers, Settings, Token,
+        TokenState,
     },
     egress::OriginGrants,
 };
@@ -46,6 +47,8 @@ pub(super) struct StoredTokens {
     /// The version of the credential to which they belong.
     version: u64,
     renew_at: Option<u64>,
+    /// The time in which the host can renew the token without a person.
+    lifetime: Option<StoredLifetime>,
     claimed_until: Option<u64>,
     failure: Option<StoredFailure>,
     /// The number of the data key that encrypts the tokens.
@@ -54,9 +57,18 @@ pub(super) struct StoredTokens {
     sealed: Sealed,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct StoredLifetime {
+    since: u64,
+    ends: u64,
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct StoredFailure {
     at: u64,
+    /// The time of the first failure. Earlier versions did not write it.
+    #[serde(default)]
+    since: Option<u64>,
     message: String,
     details: Option<serde_json::Value>,
     retryable: bool,
@@ -93,9 +105,26 @@ pub struct TokenRow {
     /// The time in milliseconds since 1970 at which the host renews it. `None`: when a server refuses it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub renew_at: Option<u64>,
+    /// The time in milliseconds since 1970 at which the host can no longer renew it, if the server has named one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires: Option<u64>,
     /// The reason why the last renewal failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+    /// The time in milliseconds since 1970 since when renewals fail.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed_since: Option<u64>,
+}
+
+/// The state of the tokens of a credential, for messages to people.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct TokenHealth {
+    /// The credential's name.
+    pub(crate) name: String,
+    /// The time in which the host can renew the token without a person.
+    pub(crate) lifetime: Option<Lifetime>,
+    /// The last renewal, if it failed.
+    pub(crate) failure: Option<RefreshFailure>,
 }
 
 /// A credential to set.
@@ -108,6 +137,25 @@ pub struct NewCredential<'a> {
     pub secrets: &'a SecretMembers,
     /// The servers that may receive it.
     pub origins: &'a [String],
+}
+
+impl From<StoredLifetime> for Lifetime {
+    fn from(StoredLifetime { since, ends }: StoredLifetime) -> Lifetime {
+        Lifetime { since, ends }
+    }
+}
+
+impl From<StoredFailure> for RefreshFailure {
+    fn from(StoredFailure { at, since, message, details, retryable }: StoredFailure) -> RefreshFailure {
+        RefreshFailure { at, since: since.unwrap_or(at), message, details: details.map(Into::into), retryable }
+    }
+}
+
+impl From<RefreshFailure> for StoredFailure {
+    fn from(RefreshFailure { at, since, message, details, retryable }: RefreshFailure) -> StoredFailure {
+        let details = details.map(|details| details.to_serde());
+        StoredFailure { at, since: Some(since), message, details, retryable }
+    }
 }
 
 impl SealedRow for StoredCredential {
@@ -175,10 +223,25 @@ impl StoredCredential {
         CredentialRow { name, settings, origins, version, created, updated, token: None }
     }
 
+    /// Returns the row with the state of these tokens, if they belong to this version.
+    fn row_with(self, tokens: Option<StoredTokens>, name: String) -> CredentialRow {
+        let is_oauth2 = matches!(Settings::from_text(&self.settings), Some(Settings::OAuth2(_)));
+        let found = tokens.filter(|found| found.version == self.version).unwrap_or_default();
+        let failed_since = found.failure.as_ref().map(|failure| failure.since.unwrap_or(failure.at));
+        let token = TokenRow {
+            exists: !found.key.is_empty(),
+            renew_at: found.renew_at,
+            expires: found.lifetime.map(|lifetime| lifetime.ends),
+            failure: found.failure.map(|failure| failure.message),
+            failed_since,
+        };
+        CredentialRow { token: is_oauth2.then_some(token), ..self.row(name) }
+    }
+
     fn known(&self, name: &str) -> Result<KnownCredential, VaultError> {
         let settings = Settings::from_text(&self.settings);
         let settings = settings.ok_or_else(|| VaultError::DamagedCredential(name.to_owned()))?;
-        Ok(KnownCredential { settings, origins: origins(&self.origins)?, version: self.version })
+        Ok(KnownCredential { settings, origins: origins(&self.origins)?, version: self.version, created: self.created })
     }
 }
 
@@ -206,7 +269,8 @@ impl Vault {
         origins(servers)?;
         for _ in 0..MAX_WRITE_TRIES {
             let found = self.stored_credential(tenant, name)?;
-            if found.is_none() && self.list_credentials(tenant)?.len() >= MAX_CREDENTIALS {
+            let count = || Ok::<_, VaultError>(self.documents(tenant).all::<StoredCredential>(CREDENTIAL)?.len());
+            if found.is_none() && count()? >= MAX_CREDENTIALS {
                 return Err(VaultError::TooManyCredentials);
             }
             let (number, key) = self.current_key(tenant)?;
@@ -227,27 +291,39 @@ impl Vault {
         Err(VaultError::Changed(name.to_owned()))
     }
 
-    /// Returns the credentials of a tenant, sorted by name.
+    /// Returns the credentials of a tenant with the states of their tokens, sorted by name, without their secrets.
     pub fn list_credentials(&self, tenant: &Tenant) -> Result<Vec<CredentialRow>, VaultError> {
         let all = self.documents(tenant).all::<StoredCredential>(CREDENTIAL)?;
-        Ok(all.into_iter().map(|(name, kept)| kept.row(name)).collect())
+        let mut tokens: BTreeMap<_, _> = self.documents(tenant).all::<StoredTokens>(TOKEN)?.into_iter().collect();
+        let row = |(name, kept): (String, StoredCredential)| {
+            let found = tokens.remove(&name);
+            kept.row_with(found, name)
+        };
+        Ok(all.into_iter().map(row).collect())
     }
 
     /// Returns a credential with the state of its tokens, without its secrets.
     pub fn find_credential(&self, tenant: &Tenant, name: &str) -> Result<Option<CredentialRow>, VaultError> {
         let Some((kept, _)) = self.stored_credential(tenant, name)? else { return Ok(None) };
-        let is_oauth2 = matches!(kept.known(name)?.settings, Settings::OAuth2(_));
-        let token = match is_oauth2 {
-            true => {
-                let found = self.documents(tenant).get::<StoredTokens>(TOKEN, name)?;
-                let found = found.map(|(found, _)| found).filter(|found| found.version == kept.version);
-                let found = found.unwrap_or_default();
-                let failure = found.failure.map(|failure| failure.message);
-                Some(TokenRow { exists: !found.key.is_empty(), renew_at: found.renew_at, failure })
-            }
-            false => None,
+        kept.known(name)?;
+        let found = self.documents(tenant).get::<StoredTokens>(TOKEN, name)?.map(|(found, _)| found);
+        Ok(Some(kept.row_with(found, name.to_owned())))
+    }
+
+    /// Returns the states of the tokens of a tenant.
+    pub(crate) fn token_health(&self, tenant: &Tenant) -> Result<Vec<TokenHealth>, VaultError> {
+        let all = self.documents(tenant).all::<StoredTokens>(TOKEN)?.into_iter();
+        let health = |(name, kept): (String, StoredTokens)| TokenHealth {
+            name,
+            lifetime: kept.lifetime.map(Lifetime::from),
+            failure: kept.failure.map(RefreshFailure::from),
         };
-        Ok(Some(CredentialRow { token, ..kept.row(name.to_owned()) }))
+        Ok(all.map(health).collect())
+    }
+
+    /// Returns a credential without its secrets, in the form in which requests use it.
+    pub(crate) fn known_credential(&self, tenant: &Tenant, name: &str) -> Result<Option<KnownCredential>, VaultError> {
+        self.stored_credential(tenant, name)?.map(|(kept, _)| kept.known(name)).transpose()
     }
 
     /// Removes a credential with its tokens. The audit log records the actor.
@@ -261,9 +337,15 @@ impl Vault {
         self.note(tenant, actor, "credential.remove", name, Outcome::Done)
     }
 
-    /// Records in the audit log that a person has connected a credential.
-    pub(crate) fn note_connected(&self, tenant: &Tenant, actor: &str, name: &str) -> Result<(), VaultError> {
-        self.note(tenant, actor, "credential.connect", name, Outcome::Done)
+    /// Records in the audit log that a person has connected a credential, or could not.
+    pub(crate) fn note_connected(
+        &self,
+        tenant: &Tenant,
+        actor: &str,
+        name: &str,
+        outcome: Outcome,
+    ) -> Result<(), VaultError> {
+        self.note(tenant, actor, "credential.connect", name, outcome)
     }
 
     /// Returns the error of opening a credential, for the check of a flow. See [`Vault::locked`].
@@ -319,15 +401,10 @@ impl Vault {
                 let key = self.data_key(tenant, &kept.key)?;
                 let members = SecretMembers::from_text(&kept.open(tenant, name, &key)?);
                 let members = members.ok_or_else(|| VaultError::DamagedCredential(name.to_owned()))?;
-                Token::from_members(&members, kept.renew_at)
+                Token::from_members(&members, kept.renew_at, kept.lifetime.map(Lifetime::from))
             }
         };
-        let failure = kept.failure.map(|StoredFailure { at, message, details, retryable }| RefreshFailure {
-            at,
-            message,
-            details: details.map(Into::into),
-            retryable,
-        });
+        let failure = kept.failure.map(RefreshFailure::from);
         Ok(TokenState { token, claimed_until: kept.claimed_until, failure, seen })
     }
 
@@ -343,15 +420,16 @@ impl Vault {
         if !is_current {
             return Err(VaultError::Changed(name.to_owned()));
         }
-        let failure = state.failure.clone().map(|RefreshFailure { at, message, details, retryable }| StoredFailure {
-            at,
-            message,
-            details: details.map(|details| details.to_serde()),
-            retryable,
-        });
         let renew_at = state.token.as_ref().and_then(|token| token.renew_at);
-        let kept =
-            StoredTokens { version, renew_at, claimed_until: state.claimed_until, failure, ..StoredTokens::default() };
+        let lifetime = state.token.as_ref().and_then(|token| token.lifetime);
+        let kept = StoredTokens {
+            version,
+            renew_at,
+            lifetime: lifetime.map(|Lifetime { since, ends }| StoredLifetime { since, ends }),
+            claimed_until: state.claimed_until,
+            failure: state.failure.clone().map(StoredFailure::from),
+            ..StoredTokens::default()
+        };
         let kept = match &state.token {
             Some(token) => {
                 let (number, key) = self.current_key(tenant)?;
@@ -365,8 +443,7 @@ impl Vault {
 
 impl CredentialStore for Vault {
     fn find(&self, tenant: &Tenant, name: &str) -> Result<Option<KnownCredential>, Failure> {
-        let found = self.stored_credential(tenant, name)?;
-        Ok(found.map(|(kept, _)| kept.known(name)).transpose()?)
+        Ok(self.known_credential(tenant, name)?)
     }
 
     fn open(&self, tenant: &Tenant, name: &str) -> Result<Option<OpenCredential>, Failure> {

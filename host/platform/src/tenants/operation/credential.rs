@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, thread};
 
 use flowcell_contract::{Failure, Json, Tenant};
-use flowcell_services::credentials::{self, Authorization, SecretMembers, Settings};
+use flowcell_services::credentials::{self, Authorization, Edition, SecretMembers, Settings};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
@@ -11,6 +11,7 @@ use super::{OPERATOR, TenantError, Tenants};
 use crate::{
     host::{Host, outside},
     operate::{
+        audit::Outcome,
         documents::to_json,
         vault::{CredentialRow, Hidden, NewCredential, VaultError},
     },
@@ -43,6 +44,9 @@ pub struct Consent {
     pub verifier: Hidden,
     /// The address to which the server has sent the code.
     pub redirect_uri: String,
+    /// The edition of the credential that the person has authorized. `None`: the present one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edition: Option<Edition>,
 }
 
 /// A request about the credentials of a tenant.
@@ -118,6 +122,7 @@ pub fn connect(host: &Host, actor: &str, name: &str, consent: &Consent) -> Resul
         code: Zeroizing::new(consent.code.text().to_owned()),
         verifier: Zeroizing::new(consent.verifier.text().to_owned()),
         redirect_uri: consent.redirect_uri.clone(),
+        edition: consent.edition,
     };
     let (store, client) = outside::credential_store(host);
     let (tenant, of): (Tenant, String) = (host.tenant().clone(), name.to_owned());
@@ -128,10 +133,19 @@ pub fn connect(host: &Host, actor: &str, name: &str, consent: &Consent) -> Resul
             runtime.map_err(|error| Failure::new("host_shortage", format!("cannot start a runtime: {error}")))?;
         runtime.block_on(credentials::connect(store, &client, &tenant, &of, &authorization))
     };
-    let exchanged = thread::spawn(exchange).join();
-    let failed = |failure: Failure| VaultError::NotConnected(failure.message.to_string());
-    exchanged
-        .map_err(|_| VaultError::NotConnected("the exchange of the code was interrupted".into()))?
-        .map_err(failed)?;
-    host.vault().note_connected(host.tenant(), actor, name)
+    let connected = match thread::spawn(exchange).join() {
+        Ok(exchanged) => exchanged.map_err(|failure| VaultError::NotConnected(failure.message.to_string())),
+        Err(_) => Err(VaultError::NotConnected("the exchange of the code was interrupted".into())),
+    };
+    let outcome = if connected.is_ok() { Outcome::Done } else { Outcome::Refused };
+    let noted = host.vault().note_connected(host.tenant(), actor, name, outcome);
+    match connected {
+        Ok(()) => noted,
+        Err(error) => {
+            if let Err(unwritten) = noted {
+                tracing::error!("cannot write the audit log of {}: {unwritten}", host.tenant());
+            }
+            Err(error)
+        }
+    }
 }

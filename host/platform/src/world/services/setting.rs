@@ -10,7 +10,7 @@ use flowcell_services::{
 use indexmap::IndexMap;
 
 use super::agent::ModelService;
-use crate::world::simulate::is_whole;
+use crate::world::simulate::{self, ALL, Simulate, is_whole};
 
 /// The service that asks a model. It needs no configuration.
 pub(crate) const AGENT: &str = "agent";
@@ -82,6 +82,21 @@ impl Settings {
     /// Returns the service with this name, or `None` if it is not configured.
     pub(crate) fn find(&self, name: &str) -> Option<&Service> {
         self.0.get(name)
+    }
+
+    /// Fails if `simulate` has the name of an unknown service. Known are the configured services, `agent` and `img`. The
+    /// error is a sentence.
+    pub(crate) fn check_simulated(&self, simulate: &Simulate) -> Result<(), String> {
+        let mut known: Vec<&str> = simulate::capabilities().chain([ALL, AGENT, IMAGES]).collect();
+        known.extend(self.names());
+        match simulate.service_names().find(|name| !known.contains(name)) {
+            None => Ok(()),
+            Some(name) => {
+                let meant = flowcell_contract::similar(name, known);
+                let meant = meant.map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
+                Err(format!("cannot simulate the unknown service `{name}`{meant}"))
+            }
+        }
     }
 
     /// Returns the names of all services.

@@ -2,7 +2,9 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use flowcell_contract::{Caller, Failure, Json, Lookup, NodeType, Tenant, Trait, TypeRef};
+use flowcell_contract::{
+    CREDENTIALS, Caller, CredentialGrant, Failure, Json, Lookup, NodeType, Tenant, Trait, TypeRef,
+};
 use flowcell_flow::Source;
 use flowcell_services::pattern::matches;
 use futures_util::future::try_join_all;
@@ -175,13 +177,17 @@ fn with_hash(called: &str, name: &str) -> String {
 }
 
 /// Builds the flow that runs a node type as a tool. It contains only a node of this type. The node gets the caller's
-/// grants for the capabilities that the type requests.
+/// grants for the capabilities that the type requests, and for the credentials that it declares.
 pub(super) fn flow_of_node(node: &NodeType, caller: &Caller) -> Source {
     let asked = node
         .capabilities
         .iter()
         .filter_map(|request| Some((request.name.to_string(), caller.grants.0.get(&*request.name)?.to_serde())));
-    let grants: serde_json::Map<_, _> = asked.collect();
+    let mut grants: serde_json::Map<_, _> = asked.collect();
+    let credentials = credentials_of(node, caller);
+    if !credentials.is_empty() {
+        grants.insert(CREDENTIALS.to_owned(), credentials.into());
+    }
     let version = node.version.as_ref().map_or_else(String::new, ToString::to_string);
     let called = model_name(&node.name);
     let flow = json!({
@@ -190,6 +196,16 @@ pub(super) fn flow_of_node(node: &NodeType, caller: &Caller) -> Source {
         "edges": [],
     });
     Source { name: format!("{called}.json"), text: flow.to_string() }
+}
+
+/// Returns the credentials that the flow grants the caller under names that the type declares. The check of the tool's flow
+/// compares their kinds and servers with the declarations. A type without declarations, such as `http.request`, gets none:
+/// a model would choose the request.
+fn credentials_of(node: &NodeType, caller: &Caller) -> serde_json::Map<String, serde_json::Value> {
+    let granted = caller.grants.0.get(CREDENTIALS).and_then(|grant| CredentialGrant::parse_all(grant).ok());
+    let is_declared = |grant: &CredentialGrant| node.credentials.iter().any(|request| request.name == grant.name);
+    let pair = |grant: CredentialGrant| (grant.name.to_string(), serde_json::Value::from(&*grant.credential));
+    granted.unwrap_or_default().into_iter().filter(is_declared).map(pair).collect()
 }
 
 /// Removes from a schema the members that only Flowcell reads.
@@ -207,9 +223,48 @@ fn without_own_members(mut schema: serde_json::Value) -> serde_json::Value {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
     use std::collections::HashSet;
 
+    use flowcell_contract::{Catalog, Digest, Effect, Grants, Manifest, NodeId, Value};
+
     use super::*;
+
+    #[test]
+    fn a_tool_gets_only_the_credentials_that_its_type_declares() {
+        let http = "capabilities: [{ name: http, reason: r }]";
+        let manifest = format!(
+            "name: shop\nversion: 1.0.0\nnodes:\n  - {{ type: shop.post, title: A, {http}, credentials: [{{ name: slack, kind: \
+             bearer, hosts: [slack.com] }}] }}\n  - {{ type: shop.send, title: A, {http} }}\n"
+        );
+        let mut catalog = Catalog::default();
+        catalog.add(Manifest::parse(&manifest).unwrap(), &Digest("00".into()));
+        let grants = |grants: &str, node: &str| {
+            let caller = Caller {
+                tenant: Tenant::local(),
+                run_id: "r".into(),
+                pin: "flow".into(),
+                node_id: NodeId("n".into()),
+                node_type: "agent.run".into(),
+                grants: Arc::new(serde_json::from_str::<Grants>(grants).unwrap()),
+                effect: Effect::Idempotent,
+                config: Value::parse("{}").unwrap(),
+            };
+            let Lookup::Found(node) = catalog.lookup(&TypeRef::parse(node)) else { panic!("{node} is there") };
+            let flow: serde_json::Value = serde_json::from_str(&flow_of_node(&node, &caller).text).unwrap();
+            flow["nodes"][0]["grants"].clone()
+        };
+        let all = r#"{ "http": ["https://slack.com"], "tools": ["*"], "secrets": [{ "name": "a" }], "credentials":
+            [{ "name": "slack", "credential": "team", "hosts": ["https://evil.example"] }, { "name": "maps", "credential": "maps" }] }"#;
+        let origins = json!(["https://slack.com"]);
+        assert_eq!(grants(all, "shop.post"), json!({ "http": origins, "credentials": { "slack": "team" } }));
+        assert_eq!(grants(all, "shop.send"), json!({ "http": origins }));
+        let other = r#"{ "http": ["https://slack.com"], "credentials": [{ "name": "maps", "credential": "slack" }] }"#;
+        assert_eq!(grants(other, "shop.post"), json!({ "http": origins }));
+        // The graph of a version that did not check the grant.
+        assert_eq!(grants(r#"{ "credentials": ["slack"] }"#, "shop.post"), json!({}));
+    }
 
     #[test]
     fn a_model_can_call_every_tool_by_a_name_of_its_own() {

@@ -84,6 +84,25 @@ fn only_attempts_that_wait_are_found_at_a_check() {
 }
 
 #[test]
+fn an_attempt_that_has_something_open_keeps_its_sandbox() {
+    let (mut driver, mut attempts) = (begun(vec![Plan::Hang]), Attempts::default());
+    begin(&mut attempts, &driver, pending().boxed());
+    let calls = attempts.calls_of(task(0)).unwrap().clone();
+    assert!(calls.wait_forever().now_or_never().is_none());
+    driver.attempts = attempts;
+    let open = driver.site.endings.end_of(task(0), NUMBER).on_end(|| ());
+    driver.attempts.check_at(0, task(0), NUMBER);
+    driver.evict_waiting();
+    assert!(driver.attempts.calls_of(task(0)).is_some());
+    assert!(driver.attempts.next_check().is_some_and(|due| due > 0), "it is checked again");
+    drop(open);
+    driver.attempts.checks.clear();
+    driver.attempts.check_at(0, task(0), NUMBER);
+    driver.evict_waiting();
+    assert!(driver.attempts.calls_of(task(0)).is_none());
+}
+
+#[test]
 fn the_end_of_an_attempt_records_its_input_once() {
     let (driver, mut attempts) = (begun(vec![Plan::Done]), Attempts::default());
     let attempt = rendered(&driver);

@@ -44,8 +44,8 @@ fn outgoing(function: &str, effect: Effect) -> Outgoing {
         config: Value::null(),
     };
     let call = Call { interface: "echo".into(), function: function.into(), args: Value::null() };
-    let (progress, prepared) = Default::default();
-    Outgoing { caller, call, effect, key: "key".into(), progress, prepared, lost: 0 }
+    let (progress, prepared, attempt_end) = Default::default();
+    Outgoing { caller, call, effect, key: "key".into(), progress, prepared, lost: 0, attempt_end }
 }
 
 fn make(calls: &mut Calls, ordinal: u32, function: &str, effect: Effect) {
