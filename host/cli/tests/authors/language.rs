@@ -79,8 +79,7 @@ impl Language {
 /// Names the folder in which cargo keeps what it compiles on the way to a pack.
 pub(crate) const BUILD_FOLDER: &str = "CARGO_BUILD_BUILD_DIR";
 
-/// Returns a command of the program as authors of nodes use it. The tests share the compiled crates, and each project has
-/// its packs in its own folder: projects of the same name are built at the same time.
+/// Returns a command of the program as authors of nodes use it. The tests share the compiled crates.
 pub(crate) fn flowcell(folder: &Path) -> Command {
     let mut command = kit::flowcell(folder);
     command.env(BUILD_FOLDER, Path::new(env!("CARGO_TARGET_TMPDIR")).join("authors")).env_remove("CARGO_TARGET_DIR");
@@ -101,10 +100,22 @@ pub(crate) fn project(name: &str, language: Language) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     done(flowcell(folder.path()).args(["node", "new", name, "--lang", language.name()]));
     let project = folder.path().join(name);
-    if matches!(language, Language::Js | Language::Ts) {
-        install_packages(&project);
+    match language {
+        Language::Rust => name_library(&project, &folder),
+        Language::Js | Language::Ts => install_packages(&project),
+        Language::Python | Language::C | Language::Go | Language::Zig => {}
     }
     (folder, project)
+}
+
+/// Gives the library of a project a name that no other one has. Cargo writes a component to a file with this name, and the
+/// tests share the folder.
+fn name_library(project: &Path, folder: &TempDir) {
+    let manifest = fs::read_to_string(project.join("Cargo.toml")).unwrap();
+    let unique = folder.path().file_name().unwrap().to_string_lossy().replace('.', "_").to_lowercase();
+    let named = manifest.replacen("[lib]\n", &format!("[lib]\nname = \"pack{unique}\"\n"), 1);
+    assert_ne!(manifest, named);
+    fs::write(project.join("Cargo.toml"), named).unwrap();
 }
 
 /// Gives a project in JavaScript the packages that a new one asks for. They are installed once for all tests.

@@ -98,8 +98,14 @@ impl BuildArgs {
             Builder::Script => embedded(&project, script(&project)?)?,
         };
         let component = with_readme(&project, component)?;
-        let Inspection { size, digest, .. } = inspect(&component)
+        let Inspection { manifest, size, digest, .. } = inspect(&component)
             .map_err(|error| CliError::wrong("the build result is not a valid pack").because(&error))?;
+        if serde_json::to_value(&manifest).ok() != serde_json::to_value(&project.manifest).ok() {
+            return Err(CliError::wrong("the built pack contains another manifest than `node.yaml` of the project").hint(
+                "name `node.yaml` in `pack!`. If other crates of this name use the same target folder, give each its own \
+                 `CARGO_TARGET_DIR`",
+            ));
+        }
         let out = self.out.clone().unwrap_or_else(|| self.folder.join("dist"));
         let file = out.join(format!("{}.wasm", project.manifest.name));
         let written = fs::create_dir_all(&out).and_then(|()| fs::write(&file, component));
