@@ -1,6 +1,6 @@
 //! Tests `flowcell node new` and the project that it creates.
 
-use std::{fs, path::Path};
+use std::fs;
 
 use serde_json::{Value, json};
 
@@ -69,24 +69,13 @@ fn a_failed_case_names_the_differences() {
 }
 
 #[test]
-fn the_pack_of_another_crate_of_the_same_name_is_not_taken() {
-    let shared = tempfile::tempdir().unwrap();
-    let [(_a, mine), (_b, other)] = ["", "keywords: [other]\n"].map(|described| {
-        let (folder, project) = project("twin", Language::Rust);
-        for (file, from, to) in [
-            ("node.yaml", "nodes:\n", [described, "nodes:\n"].concat()),
-            ("Cargo.toml", "\nname = \"pack", "\n# \"".into()),
-        ] {
-            let text = fs::read_to_string(project.join(file)).unwrap();
-            fs::write(project.join(file), text.replacen(from, &to, 1)).unwrap();
-        }
-        (folder, project)
-    });
-    let build = |project: &Path| {
-        flowcell(project).args(["node", "build"]).env("CARGO_TARGET_DIR", shared.path()).output().unwrap()
-    };
-    assert!(build(&mine).status.success() && build(&other).status.success());
-    let refused = build(&mine);
+fn a_pack_with_another_manifest_is_refused() {
+    let (_folder, project) = project("shop", Language::Rust);
+    let text = |file: &str| fs::read_to_string(project.join(file)).unwrap();
+    fs::write(project.join("other.yaml"), text("node.yaml").replacen("nodes:\n", "keywords: [other]\nnodes:\n", 1))
+        .unwrap();
+    fs::write(project.join("src/lib.rs"), text("src/lib.rs").replacen("\"node.yaml\"", "\"other.yaml\"", 1)).unwrap();
+    let refused = flowcell(&project).args(["node", "build"]).output().unwrap();
     let told = kit::stderr(&refused);
     assert_eq!(refused.status.code(), Some(2), "{told}");
     assert!(told.contains("another manifest than `node.yaml`") && told.contains("CARGO_TARGET_DIR"), "{told}");

@@ -26,7 +26,18 @@ use crate::{
 };
 
 /// Events whose place depends on the time at which the answer of a call arrives.
-const OF_ANSWERS: [&str; 6] = ["call:error", "call:held", "call:repeated", "call:result", "task:busy", "task:idle"];
+const OF_ANSWERS: [&str; 10] = [
+    "agent:tool:error",
+    "agent:tool:result",
+    "call:error",
+    "call:held",
+    "call:repeated",
+    "call:result",
+    "service:error",
+    "service:result",
+    "task:busy",
+    "task:idle",
+];
 /// Maximum number of members of an input that get values of other types.
 const MAX_MEMBERS: usize = 16;
 /// Maximum number of characters of an input in a finding.
