@@ -20,3 +20,4 @@ mod roles;
 mod scaffold;
 mod streamed;
 mod streams;
+mod vendors;

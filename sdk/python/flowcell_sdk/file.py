@@ -9,7 +9,7 @@ from typing import Any
 from wit_world.imports import context, file_writer
 
 from .failure import called
-from .json import text as json_text
+from .json import parsed, text as json_text
 
 PIECE = 1 << 20
 

@@ -269,7 +269,7 @@ fn functions_without_a_bundle_cannot_be_async() {
 }
 
 /// Returns the path of the TypeScript compiler. Without it, the test is skipped.
-fn tsc(test: &str) -> Option<PathBuf> {
+pub(super) fn tsc(test: &str) -> Option<PathBuf> {
     let paths = std::env::var_os("PATH")?;
     let found = std::env::split_paths(&paths).map(|folder| folder.join("tsc")).find(|file| file.is_file());
     if found.is_none() {

@@ -340,7 +340,7 @@ impl Reader {
             if self.has_ended {
                 return Ok(None);
             }
-            // Bytes may arrive that are held back, because they may be the beginning of a secret.
+            // Bytes may arrive that are held back, because a text with secrets is released in lines.
             let until = self.deadline.min(Instant::now() + self.times.idle);
             let arrived = timeout_at(until, self.body.next()).await;
             let arrived = arrived.map_err(|_| self.late())?;
@@ -422,7 +422,7 @@ impl SecretFilter {
             };
             let part = self.part.split_off(whole);
             let text = String::from_utf8(std::mem::replace(&mut self.part, part)).map_err(|_| not_text())?;
-            ready.extend_from_slice(self.redactor.add(&text).as_bytes());
+            ready.extend_from_slice(self.redactor.add_lines(&text).as_bytes());
         }
         Ok(())
     }

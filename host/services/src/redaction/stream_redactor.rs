@@ -8,6 +8,9 @@ use super::{REPLACEMENT, Redaction, search::Found};
 /// key fit into them.
 const CONTEXT_BYTES: usize = 128;
 
+/// Bytes at the end of a long line that [`StreamRedactor::add_lines`] holds back. A key of 16 KiB fits, in most encodings.
+const HELD_LINE_BYTES: usize = 128 * 1024;
+
 /// Receives a text in pieces and releases it with keys redacted. Text that may be part of a key is held back. The first
 /// few characters of a key may be released before the rest of the key arrives.
 #[derive(Debug, Default)]
@@ -35,6 +38,27 @@ impl StreamRedactor {
         // A complete key is not split between two releases.
         let inside = found.spans.iter().find(|span| span.start < found.open && found.open < span.end);
         let end = inside.map_or(found.open, |span| span.start);
+        self.release_until(&found, end)
+    }
+
+    /// Adds a piece, and returns the lines that are complete now, and the beginning of a line above 256 KiB. Where this text
+    /// ends follows from the length of the lines alone, unless a complete key is there. So a reader that has chosen the text
+    /// does not learn whether it begins as a key does.
+    pub(crate) fn add_lines(&mut self, piece: &str) -> String {
+        if self.redaction.is_empty() {
+            return piece.to_owned();
+        }
+        self.text.push_str(piece);
+        let lines = self.text.rfind('\n').map_or(0, |at| at + 1);
+        let is_long = self.text.len() - lines > 2 * HELD_LINE_BYTES;
+        let end = if is_long { self.text.len() - HELD_LINE_BYTES } else { lines };
+        if end <= self.released {
+            return String::new();
+        }
+        let found = self.redaction.search(self.text.as_bytes());
+        // A complete key is not split between two releases.
+        let inside = found.spans.iter().find(|span| span.start < end && end < span.end);
+        let end = inside.map_or(end, |span| span.start);
         self.release_until(&found, end)
     }
 

@@ -307,6 +307,24 @@ fn a_key_split_by_a_line_break_is_not_released_in_pieces() {
 }
 
 #[test]
+fn n24_lines_are_released_at_places_that_do_not_show_a_part_of_a_key() {
+    let key = "s3cr3t-Value/1";
+    let lengths = |guess: &str| {
+        let long = format!("{}{guess}", "-".repeat(3 << 17));
+        let sent = [format!("a\nb {guess}"), "\n".into(), format!("{guess}\n"), long, "c".into()];
+        let mut pieces = StreamRedactor::new(redaction(key));
+        (sent.map(|piece| pieces.add_lines(&piece).len()), pieces.end().len())
+    };
+    let (guessed, rest) = lengths("s3cr3t-Value/");
+    assert_eq!((guessed, rest), lengths("another value"));
+    assert_eq!((guessed[..3].to_vec(), guessed[4]), (vec![2, 16, 14], 0));
+    assert!(guessed[3] > 1 << 17 && rest > 1 << 17, "the beginning of a long line is released: {guessed:?}, {rest}");
+    let mut pieces = StreamRedactor::new(redaction(key));
+    let told = ["a s3cr3t-", "Value/1 b\nc s3cr3t-\r", "\nValue/1\nd"].map(|piece| pieces.add_lines(piece));
+    assert_eq!((told.join("|").as_str(), pieces.end().as_str()), ("|a [key] b\n|c [key]\n", "d"));
+}
+
+#[test]
 fn n24_the_parts_of_a_list_are_searched_together() {
     let redaction = redaction("s3cr3t-Value/1");
     for (sent, expected) in [

@@ -385,20 +385,27 @@ async fn a_read_has_the_weakest_external_effect_and_shows_no_secret() {
 }
 
 #[tokio::test]
-async fn secrets_are_redacted_across_chunks() {
+async fn n24_secrets_are_redacted_across_chunks_whose_ends_do_not_show_a_part_of_one() {
     let (server, sender) = relay().await;
     let kit = credentials::kit(Arc::new(credentials::bearer(&server.url(""))), &[server.url("")], &[("shop", &[])]);
     let mut stream = open(&kit, &server.url("/")).await.unwrap();
     let sent = server.seen()[0].header("authorization").map(str::to_owned);
     assert_eq!(sent, Some(format!("Bearer {CANARY}")));
     let (head, tail) = CANARY.split_at(9);
-    sender.send(format!("data: grüße {head}").into_bytes()).unwrap();
-    assert_eq!(stream.text().await.unwrap().as_deref(), Some("data: grüße "));
+    sender.send(format!("data: first\ndata: grüße {head}").into_bytes()).unwrap();
+    assert_eq!(stream.text().await.unwrap().as_deref(), Some("data: first\n"));
     sender.send(format!("{tail} ü\n\n").into_bytes()).unwrap();
-    assert_eq!(stream.text().await.unwrap().as_deref(), Some("[key] ü\n\n"));
+    assert_eq!(stream.text().await.unwrap().as_deref(), Some("data: grüße [key] ü\n\n"));
     // A whole event is not held back.
     sender.send(b"data: next\n\n".to_vec()).unwrap();
     assert_eq!(stream.text().await.unwrap().as_deref(), Some("data: next\n\n"));
+    // Where chunks end does not show whether a text, which the node may have chosen, begins as the secret does.
+    for guess in [head, "something else"] {
+        sender.send(format!("one\n{guess}").into_bytes()).unwrap();
+        assert_eq!(stream.text().await.unwrap().as_deref(), Some("one\n"), "{guess}");
+        sender.send(b"\n".to_vec()).unwrap();
+        assert_eq!(stream.text().await.unwrap(), Some(format!("{guess}\n")));
+    }
     sender.send(head.as_bytes().to_vec()).unwrap();
     drop(sender);
     assert_eq!(stream.rest().await.unwrap(), head, "a part of a secret at the end is no secret");

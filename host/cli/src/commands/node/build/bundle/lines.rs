@@ -173,5 +173,10 @@ mod tests {
         assert_eq!(shown("../../home/ada/shop/nodes.ts"), "nodes.ts");
         assert_eq!(shown("../../srv/tree/sdk/js/index.js"), "sdk/js/index.js");
         assert_eq!(shown("../../home/ada/private/x.js"), "x.js");
+        // The map of a package may name anything.
+        assert_eq!(shown("../../../../../../etc/passwd"), "passwd");
+        assert_eq!(shown("../../home/ada/shop/../private/x.js"), "x.js");
+        assert_eq!(shown("../../home/ada/shop2/x.js"), "x.js");
+        assert_eq!(shown("file:///home/ada/private/x.js"), "x.js");
     }
 }
