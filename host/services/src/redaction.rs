@@ -27,8 +27,8 @@ use std::{ops::Range, sync::Arc};
 use flowcell_contract::{Failure, Json};
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
-use self::search::{Found, Search, is_line_end};
-pub(crate) use self::stream_redactor::StreamRedactor;
+use self::search::{Search, Spans, is_line_end};
+pub(crate) use self::stream_redactor::{StreamRedactor, Unit};
 use crate::{code, secret::Key};
 
 /// The replacement of a key.
@@ -167,15 +167,15 @@ impl Redaction {
         }
     }
 
-    fn search(&self, bytes: &[u8]) -> Found {
+    fn search(&self, bytes: &[u8]) -> Spans {
         let keys: Vec<Vec<u8>> = self.keys.iter().filter_map(Key::searchable).map(in_one_line).collect();
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).filter(|key| !key.is_empty()).collect();
-        if keys.is_empty() { Found::nothing(bytes.len()) } else { Search::new(&keys, bytes.len()).everywhere(bytes) }
+        if keys.is_empty() { Spans::new() } else { Search::new(&keys, bytes.len()).everywhere(bytes) }
     }
 
     /// Returns the bytes with keys redacted, or `None` if they contain no key.
     fn redacted(&self, bytes: &[u8]) -> Option<Vec<u8>> {
-        let spans = self.search(bytes).spans;
+        let spans = self.search(bytes);
         (!spans.is_empty()).then(|| replaced(bytes, &spans))
     }
 }

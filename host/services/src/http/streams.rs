@@ -36,7 +36,7 @@ use crate::{
     client::Body,
     code,
     files::AsyncBlobs,
-    redaction::{Redaction, StreamRedactor},
+    redaction::{Redaction, StreamRedactor, Unit},
 };
 
 /// Maximum bytes of a chunk that is recorded as text, and not as a file.
@@ -407,7 +407,7 @@ struct SecretFilter {
 
 impl SecretFilter {
     fn new(redaction: Redaction) -> SecretFilter {
-        SecretFilter { redactor: StreamRedactor::new(redaction), part: Vec::new() }
+        SecretFilter { redactor: StreamRedactor::new(redaction, Unit::Line), part: Vec::new() }
     }
 
     /// Adds a piece, and appends what may be shown to `ready`. Bytes that are not UTF-8 are refused, because only text
@@ -422,7 +422,7 @@ impl SecretFilter {
             };
             let part = self.part.split_off(whole);
             let text = String::from_utf8(std::mem::replace(&mut self.part, part)).map_err(|_| not_text())?;
-            ready.extend_from_slice(self.redactor.add_lines(&text).as_bytes());
+            ready.extend_from_slice(self.redactor.add(&text).as_bytes());
         }
         Ok(())
     }

@@ -21,7 +21,7 @@ use crate::{
     code,
     lines::{Line, Lines},
     process_group::ProcessGroup,
-    redaction::{Redaction, StreamRedactor},
+    redaction::{Redaction, StreamRedactor, Unit},
     secret::{Environment, Key},
 };
 
@@ -111,8 +111,8 @@ pub(super) async fn log_errors(name: Arc<str>, errors: ChildStderr, redaction: R
         let text = match line {
             Line::Whole(line) => String::from_utf8_lossy(&line).into_owned(),
             Line::Cut(line) => {
-                // The end of a cut line may be the beginning of a key, which is then left out.
-                StreamRedactor::new(redaction.clone()).add(&String::from_utf8_lossy(&line))
+                // The last word of a cut line, which may be a part of a key, is left out.
+                StreamRedactor::new(redaction.clone(), Unit::Word).add(&String::from_utf8_lossy(&line))
             }
         };
         tracing::debug!(server = %name, "{}", readable(&redaction, &text));

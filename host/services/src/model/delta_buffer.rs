@@ -6,7 +6,7 @@ use flowcell_contract::{Json, Progress};
 use futures_util::future::BoxFuture;
 
 use super::clock::{Clock, Wait};
-use crate::redaction::{Redaction, StreamRedactor};
+use crate::redaction::{Redaction, StreamRedactor, Unit};
 
 /// The minimum time between two reports. Pieces that arrive within it are collected and reported together.
 const COALESCE_TIME: Duration = Duration::from_millis(50);
@@ -39,12 +39,12 @@ impl DeltaBuffer {
 
     /// Sets the redaction for the pieces that are added from now on.
     pub(super) fn set_redaction(&mut self, redaction: Redaction) {
-        self.pieces = StreamRedactor::new(redaction);
+        self.pieces = StreamRedactor::new(redaction, Unit::Word);
         self.thinks = false;
     }
 
     /// Adds a piece. Reports it at once if [`COALESCE_TIME`] has passed since the last report, otherwise later together
-    /// with others. Ignores empty pieces. Text that may be part of a secret is held back until more text arrives.
+    /// with others. Ignores empty pieces. With secrets to redact, the last word is held back until it ends.
     pub(super) fn add(&mut self, delta: Delta) {
         let (thinks, text) = match delta {
             Delta::Text(text) => (false, text),

@@ -10,9 +10,6 @@ use std::cell::Cell;
 /// Maximum number of items in a [`Few`], such as the readings of one place. Further ones are dropped.
 const MAX_ITEMS: usize = 16;
 
-/// The longest escape in bytes: an entity with its name, or digits that are escaped themselves.
-const MAX_ESCAPE_BYTES: usize = 32;
-
 /// Maximum digits of the number in an HTML entity such as `&#47;`.
 const MAX_ENTITY_DIGITS: usize = 8;
 
@@ -127,12 +124,6 @@ impl<'a> Reader<'a> {
     /// Returns the byte at a place.
     pub(super) fn byte(&self, at: usize) -> Option<u8> {
         self.view.get(at).copied()
-    }
-
-    /// Returns true if the view ends at this place, or if an escape that begins here may continue after the end of the
-    /// view.
-    pub(super) fn is_cut(&self, at: usize) -> bool {
-        self.byte(at).is_none_or(|byte| is_introducer(byte) && self.view.len() - at < MAX_ESCAPE_BYTES)
     }
 
     /// Returns the possible characters at a place, each with the place after it. Undoes at most `layers` layers of

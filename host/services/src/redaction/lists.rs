@@ -21,7 +21,7 @@ impl Redaction {
             return Vec::new();
         }
         let mut found = Vec::new();
-        for span in self.search(&joined).spans {
+        for span in self.search(&joined) {
             let first = starts.partition_point(|start| *start <= span.start).saturating_sub(1);
             let behind = starts.partition_point(|start| *start < span.end);
             // A key inside a single item was found there already.

@@ -31,40 +31,23 @@ const MIN_STEPS: u64 = 1 << 20;
 /// Maximum characters of a line break between two characters of a key. The longest one is `=\r\n`.
 const MAX_BREAK_CHARS: u8 = 3;
 
-/// If a view ends inside a possible key, after at least this number of its characters, the search expects the rest of
-/// the key in the next piece of the text.
-const MIN_OPEN_CHARS: usize = 4;
-
 /// Maximum bytes that one search decompresses.
 const MAX_UNPACKED: u64 = 64 << 20;
 
-/// The result of a search in a view.
-#[derive(Debug)]
-pub(super) struct Found {
-    /// The places of keys, ordered and not touching.
-    pub(super) spans: Vec<Range<usize>>,
-    /// The start of the first key that may continue after the end of the view; the length of the view if there is none.
-    pub(super) open: usize,
-}
+/// The places of keys in a view, ordered and not touching when a search ends.
+pub(super) type Spans = Vec<Range<usize>>;
 
-impl Found {
-    /// Creates the result without keys for a view of this length.
-    pub(super) fn nothing(length: usize) -> Found {
-        Found { spans: Vec::new(), open: length }
-    }
-
-    /// Sorts spans, and joins those that touch.
-    fn join_spans(mut self) -> Found {
-        self.spans.sort_by_key(|span| span.start);
-        let mut joined: Vec<Range<usize>> = Vec::with_capacity(self.spans.len());
-        for span in self.spans {
-            match joined.last_mut() {
-                Some(last) if span.start <= last.end => last.end = last.end.max(span.end),
-                _ => joined.push(span),
-            }
+/// Sorts spans, and joins those that touch.
+fn joined(mut spans: Spans) -> Spans {
+    spans.sort_by_key(|span| span.start);
+    let mut joined = Spans::with_capacity(spans.len());
+    for span in spans {
+        match joined.last_mut() {
+            Some(last) if span.start <= last.end => last.end = last.end.max(span.end),
+            _ => joined.push(span),
         }
-        Found { spans: joined, ..self }
     }
+    joined
 }
 
 /// Returns true if a character ends a line. The search removes line ends from keys, because peers may break lines
@@ -84,16 +67,6 @@ pub(super) struct Search<'a> {
     longest: usize,
     steps: Cell<u64>,
     unpacked: Cell<u64>,
-}
-
-/// The result of comparing a key with the view at a place.
-enum Comparison {
-    /// The place does not contain the key.
-    Other,
-    /// The key begins at the place, and ends before this index.
-    Complete(usize),
-    /// The view ends inside a possible key, after at least [`MIN_OPEN_CHARS`] of its characters.
-    Open,
 }
 
 impl<'a> Search<'a> {
@@ -117,14 +90,14 @@ impl<'a> Search<'a> {
     }
 
     /// Searches bytes and everything that they encode.
-    pub(super) fn everywhere(&self, bytes: &[u8]) -> Found {
+    pub(super) fn everywhere(&self, bytes: &[u8]) -> Spans {
         self.view(bytes, MAX_DEPTH)
     }
 
     /// Searches a view and the blocks in it, up to `depth` levels deep. If the steps of the search are used up, the
     /// whole view becomes one span.
-    fn view(&self, view: &[u8], depth: u8) -> Found {
-        let mut found = Found::nothing(view.len());
+    fn view(&self, view: &[u8], depth: u8) -> Spans {
+        let mut found = Spans::new();
         self.spend(view.len() as u64 / BYTES_PER_STEP + 1);
         self.find_spelled(view, &mut found);
         if let Some(depth) = depth.checked_sub(1) {
@@ -132,9 +105,9 @@ impl<'a> Search<'a> {
             packed::find(self, view, depth, &mut found);
         }
         if self.is_spent() && !view.is_empty() {
-            return Found { spans: std::iter::once(0..view.len()).collect(), open: view.len() };
+            return std::iter::once(0..view.len()).collect();
         }
-        found.join_spans()
+        joined(found)
     }
 
     /// Creates a reader of a view. The steps of the reader count as steps of this search.
@@ -167,7 +140,7 @@ impl<'a> Search<'a> {
     }
 
     /// Finds keys whose characters are plain or escaped, without decoding blocks.
-    fn find_spelled(&self, view: &[u8], found: &mut Found) {
+    fn find_spelled(&self, view: &[u8], found: &mut Spans) {
         let reader = self.reader(view);
         let mut at = 0;
         while at < view.len() && !self.is_spent() {
@@ -177,46 +150,38 @@ impl<'a> Search<'a> {
             }
             let mut next = at + 1;
             for key in self.keys {
-                match self.compare(&reader, at, key) {
-                    Comparison::Complete(end) => {
-                        found.spans.push(at..end);
-                        next = next.max(end);
-                    }
-                    Comparison::Open => found.open = found.open.min(at),
-                    Comparison::Other => {}
+                if let Some(end) = self.compare(&reader, at, key) {
+                    found.push(at..end);
+                    next = next.max(end);
                 }
             }
             at = next;
         }
     }
 
-    /// Compares a key with the view at a place. A character may have several spellings of different lengths. Then the
-    /// comparison continues at several places at once.
-    fn compare(&self, reader: &Reader<'_>, at: usize, key: &[u8]) -> Comparison {
+    /// Compares a key with the view at a place. Returns the place after the key, or `None` if the key is not there. A
+    /// character may have several spellings of different lengths. Then the comparison continues at several places at once.
+    fn compare(&self, reader: &Reader<'_>, at: usize, key: &[u8]) -> Option<usize> {
         let mut ends = Few::one(at);
-        // One reading of the text may reach its end while another continues.
-        let mut open = false;
         for (index, wanted) in key.iter().enumerate() {
             let mut next = Few::default();
             for start in ends.iter() {
                 self.spend(1);
                 // No line break may precede the first character of a key.
                 let breaks = if index == 0 { 0 } else { MAX_BREAK_CHARS };
-                open |= self.follow(reader, start, *wanted, breaks, &mut next) && index >= MIN_OPEN_CHARS;
+                self.follow(reader, start, *wanted, breaks, &mut next);
             }
             if next.is_empty() {
-                return if open { Comparison::Open } else { Comparison::Other };
+                return None;
             }
             ends = next;
         }
-        Comparison::Complete(ends.iter().max().unwrap_or(at))
+        ends.iter().max()
     }
 
     /// Looks for the character `wanted` at the place `start`, and adds the places after it to `next`. It may skip up to
-    /// `breaks` characters of line breaks in front of `wanted`. Returns true if the view ends before it is clear which
-    /// character follows.
-    fn follow(&self, reader: &Reader<'_>, start: usize, wanted: u8, breaks: u8, next: &mut Few<usize>) -> bool {
-        let mut open = reader.is_cut(start);
+    /// `breaks` characters of line breaks in front of `wanted`.
+    fn follow(&self, reader: &Reader<'_>, start: usize, wanted: u8, breaks: u8, next: &mut Few<usize>) {
         for (character, end) in reader.readings(start, MAX_LAYERS).iter() {
             if character.eq_ignore_ascii_case(&wanted) {
                 next.add(end);
@@ -229,9 +194,8 @@ impl<'a> Search<'a> {
             let breaks_here = is_line_end(character) || character == b'=' && reader.byte(end).is_some_and(is_line_end);
             if breaks > 0 && breaks_here {
                 self.spend(1);
-                open |= self.follow(reader, end, wanted, breaks - 1, next);
+                self.follow(reader, end, wanted, breaks - 1, next);
             }
         }
-        open
     }
 }

@@ -1,21 +1,49 @@
 //! Redaction of a text that arrives in pieces and is released before it is complete.
 
-use std::mem;
+use std::{mem, ops::Range};
 
-use super::{REPLACEMENT, Redaction, search::Found};
+use super::{REPLACEMENT, Redaction};
 
 /// Number of released bytes that are searched again with the next piece. In any encoding, the first few characters of a
 /// key fit into them.
 const CONTEXT_BYTES: usize = 128;
 
-/// Bytes at the end of a long line that [`StreamRedactor::add_lines`] holds back. A key of 16 KiB fits, in most encodings.
-const HELD_LINE_BYTES: usize = 128 * 1024;
+/// The units of a text that are released as a whole. So the end of what is released does not show whether a text, which
+/// its reader may have chosen, begins as a key does. Keys that a line break splits are found in whole units only.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Unit {
+    /// Lines, for programs.
+    Line,
+    /// Words, for people who read a text while it arrives. A character outside of ASCII is a word.
+    #[default]
+    Word,
+}
 
-/// Receives a text in pieces and releases it with keys redacted. Text that may be part of a key is held back. The first
-/// few characters of a key may be released before the rest of the key arrives.
+impl Unit {
+    /// Returns the bytes at the end of a long unit that are held back. A key fits into them, in most encodings.
+    fn held(self) -> usize {
+        match self {
+            Unit::Line => 128 * 1024,
+            Unit::Word => 1024,
+        }
+    }
+
+    /// Returns the length of the units that are complete, and of the beginning of a long one.
+    fn complete(self, text: &str) -> usize {
+        let last = match self {
+            Unit::Line => text.rfind('\n'),
+            Unit::Word => text.rfind(|character: char| character.is_whitespace() || !character.is_ascii()),
+        };
+        let end = last.map_or(0, |at| text.ceil_char_boundary(at + 1));
+        if text.len() - end > 2 * self.held() { text.len() - self.held() } else { end }
+    }
+}
+
+/// Receives a text in pieces and releases it in whole units, with keys redacted.
 #[derive(Debug, Default)]
 pub(crate) struct StreamRedactor {
     redaction: Redaction,
+    unit: Unit,
     /// The end of the released text, and after it the text that is held back.
     text: String,
     /// The number of released bytes in `text`.
@@ -24,40 +52,23 @@ pub(crate) struct StreamRedactor {
 
 impl StreamRedactor {
     /// Creates an empty text with these keys redacted.
-    pub(crate) fn new(redaction: Redaction) -> StreamRedactor {
-        StreamRedactor { redaction, ..StreamRedactor::default() }
+    pub(crate) fn new(redaction: Redaction, unit: Unit) -> StreamRedactor {
+        StreamRedactor { redaction, unit, ..StreamRedactor::default() }
     }
 
-    /// Adds a piece, and returns the text that may be released now.
+    /// Adds a piece, and returns the units that are complete now. Without keys nothing is held back.
     pub(crate) fn add(&mut self, piece: &str) -> String {
         if self.redaction.is_empty() {
             return piece.to_owned();
         }
         self.text.push_str(piece);
-        let found = self.redaction.search(self.text.as_bytes());
-        // A complete key is not split between two releases.
-        let inside = found.spans.iter().find(|span| span.start < found.open && found.open < span.end);
-        let end = inside.map_or(found.open, |span| span.start);
-        self.release_until(&found, end)
-    }
-
-    /// Adds a piece, and returns the lines that are complete now, and the beginning of a line above 256 KiB. Where this text
-    /// ends follows from the length of the lines alone, unless a complete key is there. So a reader that has chosen the text
-    /// does not learn whether it begins as a key does.
-    pub(crate) fn add_lines(&mut self, piece: &str) -> String {
-        if self.redaction.is_empty() {
-            return piece.to_owned();
-        }
-        self.text.push_str(piece);
-        let lines = self.text.rfind('\n').map_or(0, |at| at + 1);
-        let is_long = self.text.len() - lines > 2 * HELD_LINE_BYTES;
-        let end = if is_long { self.text.len() - HELD_LINE_BYTES } else { lines };
+        let end = self.unit.complete(&self.text);
         if end <= self.released {
             return String::new();
         }
         let found = self.redaction.search(self.text.as_bytes());
         // A complete key is not split between two releases.
-        let inside = found.spans.iter().find(|span| span.start < end && end < span.end);
+        let inside = found.iter().find(|span| span.start < end && end < span.end);
         let end = inside.map_or(end, |span| span.start);
         self.release_until(&found, end)
     }
@@ -70,11 +81,11 @@ impl StreamRedactor {
         rest
     }
 
-    fn release_until(&mut self, found: &Found, end: usize) -> String {
+    fn release_until(&mut self, found: &[Range<usize>], end: usize) -> String {
         let end = self.text.floor_char_boundary(end).max(self.released);
         let (mut from, mut text) = (self.released, String::new());
         let before = self.released;
-        for span in found.spans.iter().filter(|span| span.end > before && span.start < end) {
+        for span in found.iter().filter(|span| span.end > before && span.start < end) {
             text.push_str(self.text.get(from..span.start.max(from)).unwrap_or_default());
             text.push_str(REPLACEMENT);
             from = span.end.min(end);

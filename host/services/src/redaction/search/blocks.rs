@@ -7,7 +7,7 @@ use base64::{
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
 
-use super::{Found, MAX_LAYERS, Search};
+use super::{MAX_LAYERS, Search, Spans};
 
 /// Number of letters that are decoded together. Longer sequences are decoded in overlapping pieces.
 const WINDOW: usize = 1 << 20;
@@ -63,7 +63,7 @@ fn hex_class(character: u8) -> Class {
 }
 
 /// Finds keys in the bytes that the sequences of letters in a view encode.
-pub(super) fn find(search: &Search<'_>, view: &[u8], depth: u8, found: &mut Found) {
+pub(super) fn find(search: &Search<'_>, view: &[u8], depth: u8, found: &mut Spans) {
     for_each_run(search, view, base64_class, search.shortest * 4 / 3, found, |run, found| {
         for skipped in 0..4 {
             let letters = run.letters.get(skipped..).unwrap_or_default();
@@ -100,8 +100,8 @@ fn for_each_run(
     view: &[u8],
     class: impl Fn(u8) -> Class,
     least: usize,
-    found: &mut Found,
-    each: impl Fn(&Run, &mut Found),
+    found: &mut Spans,
+    each: impl Fn(&Run, &mut Spans),
 ) {
     let overlap = search.longest * LETTERS;
     let window = WINDOW.max(overlap * 4);
@@ -153,15 +153,15 @@ impl Run {
     fn add(
         &self,
         view: &[u8],
-        inside: Found,
+        inside: Spans,
         length: usize,
         first: impl Fn(usize) -> usize,
         behind: impl Fn(usize) -> usize,
-        found: &mut Found,
+        found: &mut Spans,
     ) {
-        for span in inside.spans.iter().filter(|span| !span.is_empty()) {
+        for span in inside.iter().filter(|span| !span.is_empty()) {
             let last = behind(span.end).min(self.letters.len()).saturating_sub(1);
-            found.spans.push(self.place(first(span.start)).0..self.place(last).1);
+            found.push(self.place(first(span.start)).0..self.place(last).1);
         }
         if inside.open < length && self.end == view.len() {
             found.open = found.open.min(self.place(first(inside.open)).0);

@@ -4,7 +4,7 @@ use std::io::Read;
 
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 
-use super::{BYTES_PER_STEP, Found, Search};
+use super::{BYTES_PER_STEP, Search, Spans};
 
 /// Number of bytes that are decompressed and searched together.
 const WINDOW: usize = 1 << 20;
@@ -31,7 +31,7 @@ enum Outcome {
 }
 
 /// Finds streams whose content has a key. Adds a span from the start of such a stream to the end of the view.
-pub(super) fn find(search: &Search<'_>, view: &[u8], depth: u8, found: &mut Found) {
+pub(super) fn find(search: &Search<'_>, view: &[u8], depth: u8, found: &mut Spans) {
     let mut at = 0;
     while let Some(start) = next_stream(view, at) {
         search.spend(STEPS_PER_STREAM);
@@ -48,7 +48,7 @@ pub(super) fn find(search: &Search<'_>, view: &[u8], depth: u8, found: &mut Foun
         at = start
             + match outcome {
                 Outcome::HasKey => {
-                    found.spans.push(start..view.len());
+                    found.push(start..view.len());
                     return;
                 }
                 Outcome::HasNone => read.max(1),
@@ -65,7 +65,7 @@ fn unpack(search: &Search<'_>, mut stream: impl Read, depth: u8) -> Outcome {
         let before = window.len();
         let read = stream.by_ref().take(WINDOW as u64).read_to_end(&mut window);
         search.give_back(WINDOW - (window.len() - before));
-        if window.len() > before && !search.view(&window, depth).spans.is_empty() {
+        if window.len() > before && !search.view(&window, depth).is_empty() {
             return Outcome::HasKey;
         }
         match read {
