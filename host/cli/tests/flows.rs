@@ -3,6 +3,7 @@
 
 mod cycles;
 mod fragments;
+mod joins;
 mod places;
 
 use std::{

@@ -49,7 +49,8 @@ pub(crate) fn console(
     let fits = |name: &&String| is_accepted(name) && pair.is_none_or(|pair| pair.is_for(name));
     let chosen = match pair {
         Some(_) => listed.iter().chain([&own]).chain(here).find(fits),
-        None => [&own].into_iter().chain(listed).find(fits),
+        None if is_here => [&own].into_iter().chain(listed).find(fits),
+        None => listed.iter().chain([&own]).find(fits),
     };
     format!("{}://{}", scheme(pair.is_some()), host(chosen.unwrap_or(&own)))
 }

@@ -8,10 +8,7 @@ use std::{
 
 use flowcell::{
     Channel, Event, Host, Hub, Json, OpenError, QuestionRef, RunCommand, RunId, StartError,
-    cases::{
-        addresses::{corrected_address, is_gate, takes_answers},
-        format::{node_of, node_part},
-    },
+    cases::addresses::{corrected_address, is_gate, node_of, node_part, takes_answers},
     contract::{Choice, Question, Trait},
     graph::{Graph, Node, NodeIx},
     similar, waiting,

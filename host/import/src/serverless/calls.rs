@@ -46,7 +46,7 @@ pub(super) fn request(import: &mut Serverless<'_>, task: &Task<'_>, mut exit: Ex
     match with
         .get("method")
         .and_then(Value::as_str)
-        .filter(|method| method.bytes().all(|sign| sign.is_ascii_alphabetic()))
+        .filter(|method| (1..=20).contains(&method.len()) && method.bytes().all(|sign| sign.is_ascii_alphabetic()))
     {
         Some(method) => _ = input.insert("method".into(), method.to_ascii_uppercase().into()),
         None => import.report.note(Verdict::Refused, &at.join("method"), "method", "it must be a word; write `method`"),

@@ -3,7 +3,18 @@
 use flowcell_contract::Trait;
 use flowcell_flow::graph::{Graph, Node, NodeIx};
 
-use super::format::{node_of, node_part};
+/// Returns the part of an address that names a node, or a call of a node, of the flow where the address begins:
+/// `approve` in `process[3].approve`, `review` in `review/approve`, `bot#3` in `each[0].bot#3`.
+pub fn node_part(address: &str) -> &str {
+    let here = address.split('/').next().unwrap_or(address);
+    here.rsplit('.').next().unwrap_or(here)
+}
+
+/// Returns the id of the node that an address names in the flow where it begins: `bot` in `each[0].bot#3`.
+pub fn node_of(address: &str) -> &str {
+    let here = node_part(address);
+    here.split('#').next().unwrap_or(here)
+}
 
 /// Checks the passes in an address. The address of a node names each owner of a body and each entry of a cycle around
 /// the node, with a pass: `process[3].approve`. An address without passes, `approve`, means the node in all passes.
@@ -60,4 +71,24 @@ pub(super) fn unusable(key: &str, name: &str, node: NodeIx, graph: &Graph) -> Op
 /// Returns the id of the last node in an address: `approve` in `each[0].review/approve#3`.
 fn last_node(address: &str) -> &str {
     node_of(address.rsplit('/').next().unwrap_or(address))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_node_of_an_address_is_found() {
+        let cases = [
+            ("approve", "approve"),
+            ("process[3].approve", "approve"),
+            ("a[0].b[1].c", "c"),
+            ("review/approve", "review"),
+            ("bot#3", "bot"),
+            ("each[0].bot#3", "bot"),
+        ];
+        for (address, node) in cases {
+            assert_eq!(node_of(address), node);
+        }
+    }
 }

@@ -7,7 +7,7 @@ use flowcell_flow::graph::{Graph, NodeIx};
 use serde::{Deserialize, Deserializer, de::Error as _};
 
 use super::{
-    addresses,
+    addresses::{node_of, unusable},
     fixtures::{FixtureResult, ReplyFixture, point_in_time},
 };
 use crate::host::loaded::LoadedFlow;
@@ -84,19 +84,6 @@ impl Default for Expect {
     }
 }
 
-/// Returns the part of an address that names a node, or a call of a node, of the flow where the address begins:
-/// `approve` in `process[3].approve`, `review` in `review/approve`, `bot#3` in `each[0].bot#3`.
-pub fn node_part(address: &str) -> &str {
-    let here = address.split('/').next().unwrap_or(address);
-    here.rsplit('.').next().unwrap_or(here)
-}
-
-/// Returns the id of the node that an address names in the flow where it begins: `bot` in `each[0].bot#3`.
-pub fn node_of(address: &str) -> &str {
-    let here = node_part(address);
-    here.split('#').next().unwrap_or(here)
-}
-
 /// Returns a sentence for each output under `given` that does not fit the output schema of its node. After the time
 /// `until`, a sentence says that the other outputs were not checked.
 pub(super) fn misfits(case: &Case, flow: &LoadedFlow, until: Option<Instant>) -> Vec<String> {
@@ -125,38 +112,18 @@ pub(super) fn unknown_nodes(case: &Case, graph: &Graph, has_called: bool) -> Vec
     let elsewhere = given.chain(calls).filter(|_| !has_called);
     let named = elsewhere.chain(case.answers.keys().map(|name| ("answers", name.as_str())));
     let sentence = |(key, name): (&str, &str)| match ids.get(node_of(name)) {
-        Some(node) => addresses::unusable(key, name, *node, graph),
+        Some(node) => unusable(key, name, *node, graph),
         None => {
             let meant = similar(node_of(name), ids.keys().copied()).map(|meant| format!("; did you mean `{meant}`?"));
             Some(format!("`{name}` under `{key}`: unknown node{}", meant.unwrap_or_default()))
         }
     };
     let is_wrong = |&(key, name): &(&str, &str)| {
-        ids.get(node_of(name)).is_none_or(|node| addresses::unusable(key, name, *node, graph).is_some())
+        ids.get(node_of(name)).is_none_or(|node| unusable(key, name, *node, graph).is_some())
     };
     let mut wrong = named.filter(is_wrong);
     let mut told: Vec<_> = wrong.by_ref().take(MAX_UNKNOWN).filter_map(sentence).collect();
     let more = wrong.count();
     told.extend((more > 0).then(|| format!("and {more} more unknown nodes")));
     told
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_node_of_an_address_is_found() {
-        let cases = [
-            ("approve", "approve"),
-            ("process[3].approve", "approve"),
-            ("a[0].b[1].c", "c"),
-            ("review/approve", "review"),
-            ("bot#3", "bot"),
-            ("each[0].bot#3", "bot"),
-        ];
-        for (address, node) in cases {
-            assert_eq!(node_of(address), node);
-        }
-    }
 }

@@ -15,9 +15,10 @@ use flowcell_runtime::{Channel, Event, FlowRunner, RunOptions, RunResult, Waitin
 use parking_lot::Mutex;
 
 use super::{
+    addresses::node_part,
     expected::differences,
     fixtures::{ReplyFixture, unused_error},
-    format::{Case, Expect, REFUSED, misfits, node_part, unknown_nodes},
+    format::{Case, Expect, REFUSED, misfits, unknown_nodes},
 };
 use crate::{
     host::{

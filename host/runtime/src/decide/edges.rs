@@ -14,7 +14,7 @@ use crate::{
 ///
 /// An edge that leaves a cycle settles once, when it fires or when the last pass has ended. In a later pass it neither
 /// fires again nor handles a failure. If the condition of an edge that goes back fails, the edge is not settled, and the
-/// end of the pass decides.
+/// end of the pass decides. If that of another edge fails, the join of the target decides, or fails at once with `any`.
 pub(super) fn settle_edge(decider: &mut Decider<'_>, source: TaskKey, edge: EdgeIx) -> bool {
     let graph = decider.state.graph.clone();
     let line = graph.edge(edge);
@@ -29,7 +29,9 @@ pub(super) fn settle_edge(decider: &mut Decider<'_>, source: TaskKey, edge: Edge
         Ok(fired) => fired,
         Err(_) if goes_back => return false,
         Err(failure) => {
-            fail_target(decider, TaskKey { node: line.to, ..source }, failure);
+            if graph.node(line.to).join == Join::Any {
+                fail_target(decider, TaskKey { node: line.to, ..source }, failure);
+            }
             false
         }
     };
@@ -66,7 +68,22 @@ fn fail_target(decider: &mut Decider<'_>, target: TaskKey, failure: Failure) {
     }
 }
 
-/// Rule 2: decides whether a waiting task's join has opened, or can no longer open.
+/// Returns the failure of the first edge to a task that did not fire because its `when` fails.
+fn failed_condition(decider: &Decider<'_>, key: TaskKey) -> Option<Failure> {
+    let state = &*decider.state;
+    let mut conditions = state.graph.node(key.node).incoming.iter().filter(|edge| {
+        let line = state.graph.edge(**edge);
+        let is_skipped = state.scope(key.scope).edges[line.slot as usize] == EdgeState::Skipped;
+        is_skipped && line.when.is_some() && !state.goes_back(**edge)
+    });
+    conditions.find_map(|edge| {
+        let source = TaskKey { node: state.graph.edge(*edge).from, ..key };
+        edge_holds(state, decider.now, source, *edge).err()
+    })
+}
+
+/// Rule 2: decides whether a waiting task's join has opened, or can no longer open. Only a task with `join: any` ends before
+/// all tasks in front of it have ended: what tasks behind it read must not depend on timing.
 pub(super) fn settle_join(decider: &mut Decider<'_>, key: TaskKey) {
     let task = decider.state.task(key);
     if task.phase != Phase::Waiting {
@@ -81,10 +98,15 @@ pub(super) fn settle_join(decider: &mut Decider<'_>, key: TaskKey) {
             ready::open(decider, key);
             race::won(decider, key);
         }
-        Join::All if skipped > 0 => ready::skip(decider, key, SkipReason::Join),
         _ if task.pending > 0 => {}
-        _ if task.fired > 0 => ready::open(decider, key),
-        _ => ready::skip(decider, key, SkipReason::Join),
+        join => {
+            let opens = task.fired > 0 && !(join == Join::All && skipped > 0);
+            match failed_condition(decider, key) {
+                Some(failure) => ready::fail(decider, key, failure),
+                None if opens => ready::open(decider, key),
+                None => ready::skip(decider, key, SkipReason::Join),
+            }
+        }
     }
 }
 

@@ -79,9 +79,9 @@ fn end_of(body: &PlannedBody, ends: &[Option<End>], node: usize) -> Option<End> 
     let runs = match body.nodes[node].join {
         _ if incoming.is_empty() => true,
         Join::Any if fired => true,
-        Join::All if incoming.contains(&Some(false)) => false,
         _ if !settled => return None,
-        Join::All | Join::Settled | Join::Any => fired,
+        Join::All => !incoming.contains(&Some(false)),
+        Join::Settled | Join::Any => fired,
     };
     Some(if runs { performed(&body.nodes[node]) } else { End::Skipped })
 }

@@ -80,8 +80,8 @@ impl Naive<'_> {
                 _ if self.ends[node].is_some() => continue,
                 _ if incoming.is_empty() => true,
                 Join::Any if fired => true,
-                Join::All if incoming.contains(&Some(false)) => false,
                 _ if incoming.contains(&None) => continue,
+                Join::All => !incoming.contains(&Some(false)),
                 _ => fired,
             };
             match runs {
