@@ -379,4 +379,26 @@ edges: [draft -> approve, "approve -> draft: no", "approve -> done: yes"]
     }
     let again = flowcell("runs retry a --run-id b --from done --keep-answers --quiet", 0);
     assert_eq!(serde_json::from_str::<Value>(&again).unwrap(), json!({ "drafts": 3 }));
+    // A cycle that was left before its last pass is repeated as a whole, or not at all.
+    let left = r#"
+flow: { name: left, outputs: { paid: "{{ pay.value }}", by: "{{ then.value }}" } }
+nodes:
+  - { id: count, type: control.noop, input: { value: "{{ (count.value | default(0)) + 1 }}" } }
+  - { id: pay, type: control.noop, input: { value: "order {{ count.value }}" } }
+  - { id: then, type: control.noop, input: { value: "{{ pay.value }}, {{ count.value }}" } }
+edges:
+  - { from: count, to: count, when: count.value < 4 }
+  - { from: count, to: pay, when: count.value == 2 }
+  - pay -> then
+"#;
+    fs::write(folder.path().join("left.yaml"), left).unwrap();
+    let outputs = json!({ "paid": "order 2", "by": "order 2, 2" });
+    let ended = flowcell("run left.yaml --run-id left --quiet", 0);
+    assert_eq!(serde_json::from_str::<Value>(&ended).unwrap(), outputs);
+    for from in ["pay", "then"] {
+        let refused = flowcell(&format!("runs retry left --from {from}"), 2);
+        assert!(refused.contains("before its last pass") && refused.contains("begin at `count`"), "{refused}");
+    }
+    let again = flowcell("runs retry left --from count --quiet", 0);
+    assert_eq!(serde_json::from_str::<Value>(&again).unwrap(), outputs);
 }

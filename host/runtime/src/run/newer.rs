@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     OpenError,
     definition::{Part, Versions},
-    past::{Effects, Past, node_and_followers, undone_nodes},
+    past::{Effects, Past, left_early, node_and_followers, undone_nodes},
     renames::{Renamed, Renames, similar},
 };
 use crate::{
@@ -52,6 +52,15 @@ pub enum NoStart {
         from: NodeId,
         /// A node that asks: the first node itself, or one after it.
         gate: NodeId,
+    },
+    /// The run has left a cycle of edges before its last pass, and the repetition would read the outputs of the last one.
+    #[error(
+        "the run left the cycle of edges that begins at `{entry}` before its last pass, and has kept the outputs of the last \
+         pass only; begin at `{entry}`"
+    )]
+    LeftEarly {
+        /// The node at which each pass of the cycle begins.
+        entry: NodeId,
     },
     /// The run to repeat has not ended, and may undo a node that the new run would keep.
     #[error(
@@ -248,6 +257,11 @@ pub(super) fn plan(
     } else {
         runs.ask_again(decided);
     }
+    let new_nodes: HashMap<_, _> = of_flow.iter().map(|node| (&graph.node(*node).id, *node)).collect();
+    check_left_early(&left_early(world, earlier.run, earlier.graph)?, earlier.graph, |old| {
+        let new = new_nodes.get(&earlier.graph.node(old).id);
+        new.is_none_or(|node| runs.reasons.contains_key(node))
+    })?;
     let kept = |node: &&NodeIx| !runs.reasons.contains_key(node);
     let id = |node: &NodeIx| graph.node(*node).id.clone();
     let new_ids: HashSet<_> = of_flow.iter().map(|node| &graph.node(*node).id).collect();
@@ -364,6 +378,23 @@ pub(super) fn matching_nodes(old: &Graph, new: &Graph, names: &Names) -> HashMap
     let of_flow = |graph| Graph::body(graph, BodyIx::ROOT).nodes.iter().copied();
     let ids: HashMap<&NodeId, NodeIx> = of_flow(new).map(|node| (&new.node(node).id, node)).collect();
     of_flow(old).filter_map(|node| Some((node, *ids.get(names.name(old.name_of(node)))?))).collect()
+}
+
+/// Refuses to keep the nodes of a cycle if nodes that run read them as an edge left the cycle before its last pass. The
+/// outputs of the last pass are the ones that are kept.
+pub(super) fn check_left_early(
+    early: &BTreeMap<EdgeIx, NodeIx>,
+    graph: &Graph,
+    runs: impl Fn(NodeIx) -> bool,
+) -> Result<(), NoStart> {
+    let is_read = |edge: &EdgeIx| {
+        let edge = graph.edge(*edge);
+        !runs(edge.from) && node_and_followers(graph, edge.to).into_iter().any(&runs)
+    };
+    match early.iter().find(|(edge, _)| is_read(edge)) {
+        Some((_, entry)) => Err(NoStart::LeftEarly { entry: graph.node(*entry).id.clone() }),
+        None => Ok(()),
+    }
 }
 
 /// Returns the outputs that a new run keeps from an earlier run of another version, by node of the new version.

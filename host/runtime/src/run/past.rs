@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use flowcell_contract::{Effect, NodeId, RunId};
-use flowcell_flow::graph::{BodyIx, Graph, Names, NodeIx};
+use flowcell_flow::graph::{BodyIx, EdgeIx, Graph, Names, NodeIx};
 
 use super::renames::Renames;
 use crate::{
@@ -143,6 +143,31 @@ pub(super) fn node_and_followers(graph: &Graph, from: NodeIx) -> HashSet<NodeIx>
 /// Returns the nodes of the flow itself of which a run has undone a task.
 pub(super) fn undone_nodes(world: &World, run: &RunId) -> Result<HashSet<NodeIx>, StoreError> {
     Ok(Trace::read(world, run)?.undone)
+}
+
+/// Returns the edges of the flow itself that left a cycle of edges before its last pass, with the entry of the cycle.
+pub(super) fn left_early(world: &World, run: &RunId, graph: &Graph) -> Result<BTreeMap<EdgeIx, NodeIx>, StoreError> {
+    let (mut fired, mut early) = (HashSet::new(), BTreeMap::new());
+    if graph.cycles.is_empty() {
+        return Ok(early);
+    }
+    each_unit(&*world.journal, &world.tenant, run, |unit| {
+        for fact in &unit.facts {
+            match fact {
+                Fact::EdgeSettled { scope: ScopeId::ROOT, edge, fired: true } => _ = fired.insert(*edge),
+                Fact::CyclePassStarted { scope: ScopeId::ROOT, entry, .. } => {
+                    let Some(cycle) = graph.cycles.iter().find(|cycle| cycle.entry == *entry) else { continue };
+                    early.extend(cycle.leaving.iter().filter(|edge| fired.contains(*edge)).map(|edge| (*edge, *entry)));
+                    for edge in &cycle.inner {
+                        fired.remove(edge);
+                        early.remove(edge);
+                    }
+                }
+                _ => {}
+            }
+        }
+    })?;
+    Ok(early)
 }
 
 fn of_flow(graph: &Graph) -> impl Iterator<Item = NodeIx> + '_ {

@@ -11,8 +11,8 @@ use flowcell_flow::{
 
 use super::{
     FlowRunner, OpenError, RunOptions,
-    newer::{Earlier, NoStart, OtherVersion, RetryPlan, matching_nodes, outputs_of, plan},
-    past::{Past, node_and_followers, undone_nodes},
+    newer::{Earlier, NoStart, OtherVersion, RetryPlan, check_left_early, matching_nodes, outputs_of, plan},
+    past::{Past, left_early, node_and_followers, undone_nodes},
     renames::{Renames, new_names},
 };
 use crate::{
@@ -284,6 +284,7 @@ pub(super) fn kept_outputs(world: &World, graph: &Graph, again: &Again) -> Resul
     for node in undone_nodes(world, &again.run)?.into_iter().filter_map(here) {
         anew.extend(node_and_followers(graph, node));
     }
+    check_left_early(&left_early(world, &again.run, graph)?, graph, |node| anew.contains(&node))?;
     let mut kept = KeptOutputs::new();
     each_unit(&*world.journal, &world.tenant, &again.run, |unit| {
         for fact in &unit.facts {

@@ -458,6 +458,7 @@ impl From<StartError> for ApiError {
                 ApiError::not_found("node_not_found", &error)
             }
             StartError::Open(OpenError::NoNode(NoStart::KeepsNothing { .. })) => conflict("no_answer_kept"),
+            StartError::Open(OpenError::NoNode(NoStart::LeftEarly { .. })) => conflict("cycle_left"),
             StartError::Open(OpenError::NoNode(NoStart::TakenOver { .. })) => conflict("node_taken_over"),
             StartError::Open(OpenError::NoNode(NoStart::NotEnded { .. })) => conflict("run_not_ended"),
             StartError::Open(

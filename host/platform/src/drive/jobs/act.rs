@@ -230,6 +230,7 @@ pub(super) fn of_start(host: &Host, error: &StartError) -> Acted {
         StartError::Open(OpenError::Called { .. }) => return Acted::Skipped("called_run"),
         StartError::Open(OpenError::NoNode(NoStart::Unknown(_) | NoStart::OtherName { .. })) => "node_not_found",
         StartError::Open(OpenError::NoNode(NoStart::KeepsNothing { .. })) => "no_answer_kept",
+        StartError::Open(OpenError::NoNode(NoStart::LeftEarly { .. })) => "cycle_left",
         StartError::Open(OpenError::NoNode(NoStart::TakenOver { .. })) => "node_taken_over",
         StartError::Open(OpenError::NoNode(NoStart::NotEnded { .. })) => "run_not_ended",
         StartError::Open(OpenError::Pin(_)) => "flow_not_found",

@@ -71,14 +71,7 @@ pub(super) fn find(search: &Search<'_>, view: &[u8], depth: u8, found: &mut Span
             let whole = letters.len() - usize::from(letters.len() % 4 == 1);
             if let Ok(bytes) = BASE64.decode(&letters[..whole]) {
                 let inside = search.view(&bytes, depth);
-                run.add(
-                    view,
-                    inside,
-                    bytes.len(),
-                    |byte| skipped + byte * 4 / 3,
-                    |byte| skipped + (byte * 4).div_ceil(3),
-                    found,
-                );
+                run.add(inside, |byte| skipped + byte * 4 / 3, |byte| skipped + (byte * 4).div_ceil(3), found);
             }
         }
     });
@@ -87,14 +80,13 @@ pub(super) fn find(search: &Search<'_>, view: &[u8], depth: u8, found: &mut Span
             let letters = run.letters.get(skipped..).unwrap_or_default();
             if let Ok(bytes) = hex::decode(&letters[..letters.len() / 2 * 2]) {
                 let inside = search.view(&bytes, depth);
-                run.add(view, inside, bytes.len(), |byte| skipped + byte * 2, |byte| skipped + byte * 2, found);
+                run.add(inside, |byte| skipped + byte * 2, |byte| skipped + byte * 2, found);
             }
         }
     });
 }
 
-/// Calls `each` for every sequence of at least `least` letters. Also calls it for a shorter sequence at the end of the
-/// view, because a key may begin there and continue in the next piece of the text.
+/// Calls `each` for every sequence of at least `least` letters.
 fn for_each_run(
     search: &Search<'_>,
     view: &[u8],
@@ -108,7 +100,7 @@ fn for_each_run(
     let mut at = 0;
     while at < view.len() && !search.is_spent() {
         let run = run_at(search, view, at, &class, window);
-        if run.letters.len() >= least || run.end == view.len() {
+        if run.letters.len() >= least {
             each(&run, found);
         }
         at = match run.letters.len() == window {
@@ -148,23 +140,12 @@ impl Run {
     }
 
     /// Converts the places of keys in the decoded bytes (`inside`) to places in the view, and adds them to `found`.
-    /// `length` is the number of decoded bytes. `first` converts the start of a key to the index of its first letter,
+    /// `first` converts the start of a key to the index of its first letter,
     /// `behind` converts its end to the index of the letter after it.
-    fn add(
-        &self,
-        view: &[u8],
-        inside: Spans,
-        length: usize,
-        first: impl Fn(usize) -> usize,
-        behind: impl Fn(usize) -> usize,
-        found: &mut Spans,
-    ) {
+    fn add(&self, inside: Spans, first: impl Fn(usize) -> usize, behind: impl Fn(usize) -> usize, found: &mut Spans) {
         for span in inside.iter().filter(|span| !span.is_empty()) {
             let last = behind(span.end).min(self.letters.len()).saturating_sub(1);
             found.push(self.place(first(span.start)).0..self.place(last).1);
-        }
-        if inside.open < length && self.end == view.len() {
-            found.open = found.open.min(self.place(first(inside.open)).0);
         }
     }
 }
