@@ -47,11 +47,17 @@ pub(super) fn task(decider: &mut Decider<'_>, key: TaskKey, failure: Option<Fail
 /// Ends a closing task with its failure, or as cancelled. Callers do so when no pass, child run or call of the task is
 /// left.
 pub(super) fn finish(decider: &mut Decider<'_>, key: TaskKey) {
-    let failure = decider.state.task(key).details.as_deref().and_then(|details| details.closing.clone());
+    let failure = closing_failure(decider, key);
     end_closed(decider, key, failure);
 }
 
-fn end_closed(decider: &mut Decider<'_>, key: TaskKey, failure: Option<Failure>) {
+/// Returns the failure with which a closing task will end. `None`: it was cancelled, or does not close.
+pub(super) fn closing_failure(decider: &Decider<'_>, key: TaskKey) -> Option<Failure> {
+    decider.state.task(key).details.as_deref().and_then(|details| details.closing.clone())
+}
+
+/// Ends a closing task with a failure, or as cancelled.
+pub(super) fn end_closed(decider: &mut Decider<'_>, key: TaskKey, failure: Option<Failure>) {
     agents::end_all(decider, key, failure.as_ref());
     match failure {
         Some(failure) => ready::fail(decider, key, failure),

@@ -53,12 +53,14 @@ pub(super) fn fill_fan_out(decider: &mut Decider<'_>, owner: TaskKey) {
     }
 }
 
-/// Continues the owner of a pass that has ended: wakes it, begins further passes, or finishes closing it.
-pub(super) fn ended(decider: &mut Decider<'_>, owner: TaskKey, outcome: PassOutcome) {
+/// Continues the owner of a pass that has ended: wakes it, begins further passes, or finishes closing it, with this failure.
+pub(super) fn ended(decider: &mut Decider<'_>, owner: TaskKey, outcome: PassOutcome, closing: Option<Failure>) {
     let task = decider.state.task(owner);
     let details = task.details.as_deref();
     match task.phase {
-        Phase::Closing if details.is_none_or(|details| details.passes.is_empty()) => close::finish(decider, owner),
+        Phase::Closing if details.is_none_or(|details| details.passes.is_empty()) => {
+            close::end_closed(decider, owner, closing)
+        }
         Phase::Paused if details.is_some_and(|details| details.each.is_some()) => continue_fan_out(decider, owner),
         Phase::Paused => {
             let outcome = match outcome {

@@ -95,8 +95,11 @@ fn end_scope(decider: &mut Decider<'_>, id: ScopeId) {
                 PassOutcome::Cancelled => Some(Unsuccessful::Cancelled),
             };
             if !undo::begin(decider, id, unsuccessful) {
+                // The failure of an owner that was closed ends its pass as cancelled, and lists what the pass has undone.
+                let closing =
+                    close::closing_failure(decider, owner).map(|failure| undo::with_undone(decider, id, failure));
                 decider.emit(Fact::PassEnded { scope: id, outcome: outcome.clone() });
-                passes::ended(decider, owner, outcome);
+                passes::ended(decider, owner, outcome, closing);
             }
         }
         None => {

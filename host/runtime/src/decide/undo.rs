@@ -1,6 +1,6 @@
 //! Undoes the succeeded tasks of a scope that has failed or was cancelled, one after another, the last one first.
 
-use flowcell_contract::Json;
+use flowcell_contract::{Failure, Json};
 
 use super::{Decider, ready};
 use crate::{
@@ -75,6 +75,13 @@ pub(super) fn end_of_run(decider: &Decider<'_>, outputs: impl FnOnce() -> Json) 
 fn end_of(decider: &Decider<'_>, id: ScopeId) -> Option<Unsuccessful> {
     let undos = decider.state.scope(id).undos.as_deref()?;
     let Unsuccessful::Failed { failure, task } = &undos.end else { return Some(undos.end.clone()) };
+    let failure = with_undone(decider, id, failure.clone());
+    Some(Unsuccessful::Failed { failure, task: task.clone() })
+}
+
+/// Adds the tasks that a scope has undone to the details of a failure that ends it.
+pub(super) fn with_undone(decider: &Decider<'_>, id: ScopeId, failure: Failure) -> Failure {
+    let Some(undos) = decider.state.scope(id).undos.as_deref() else { return failure };
     let addresses = |is_undone: bool| {
         let found = undos.ended.iter().filter(|(_, undone)| *undone == is_undone);
         Json::array(found.take(MAX_LISTED_UNDOS).map(|(address, _)| Json::from(address.as_str())))
@@ -83,6 +90,5 @@ fn end_of(decider: &Decider<'_>, id: ScopeId) -> Option<Unsuccessful> {
     if undos.ended.iter().any(|(_, is_undone)| !is_undone) {
         members.push(("failed", addresses(false)));
     }
-    let failure = outcome::add_place(failure.clone(), "undone", members);
-    Some(Unsuccessful::Failed { failure, task: task.clone() })
+    outcome::add_place(failure, "undone", members)
 }
