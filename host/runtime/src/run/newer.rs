@@ -1,9 +1,9 @@
 //! Repeats a run in another version of its flow: the nodes whose outputs the new run keeps, and those that run again.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use flowcell_contract::{Json, NodeId, RunId};
-use flowcell_flow::graph::{BodyIx, Graph, Names, NodeIx};
+use flowcell_flow::graph::{BodyIx, EdgeIx, Graph, Names, NodeIx};
 use serde::{Deserialize, Serialize};
 
 use super::{
