@@ -30,7 +30,7 @@ use flowcell_contract::{CredentialGrant, CredentialKind, Failure, Json, Tenant, 
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::apply::{Applied, apply, check_free};
+pub(crate) use self::apply::{Applied, apply_to, check_free};
 pub use self::{
     hmac::HmacSettings,
     oauth2::{Authorization, Lifetime, Token, read_redirect, refusal_text},
@@ -38,7 +38,7 @@ pub use self::{
         Grant, MAX_SECRET_BYTES, MAX_SETTINGS_BYTES, MIN_SECRET_BYTES, OAuth2Settings, SecretMembers, Settings,
         SigV4Settings,
     },
-    tokens::{REFRESH_LEASE_MS, RefreshFailure, TokenState},
+    tokens::{REFRESH_LEASE_MS, RENEWAL_PAUSE_MS, RefreshFailure, TokenState},
 };
 use crate::{
     client::Client,

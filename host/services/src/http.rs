@@ -54,7 +54,8 @@
 //! its node type, which defaults to at least once.
 //!
 //! The host puts the granted [`secrets`] of a node into headers, adds its [`credentials`], and redacts both in the answer.
-//! If a server answers 401, the host gets another token for credentials of OAuth 2, and sends the request once more.
+//! If a server answers 401 to a token of OAuth 2 that is at least 30 s old, the host gets another one, and sends the request
+//! once more.
 //!
 //! | code | when | retryable |
 //! |---|---|---|
@@ -102,7 +103,7 @@ use self::{
 use crate::{
     client::{Client, Message, Parts, Progress},
     code,
-    credentials::{self, Applied, Bound, apply},
+    credentials::{self, Applied, Bound, apply_to},
     egress::{Destination, OriginGrants},
     files::AsyncBlobs,
     preview::cut,
@@ -239,15 +240,16 @@ impl HttpCapability {
         // A credential may be a part of the body, or sign it.
         let (message, parts) = self.message(outgoing, request, until, bound.is_empty()).await?;
         let credentials = self.secrets.credentials();
-        let mut applied: Vec<Applied> = Vec::new();
+        let mut applied: Arc<[Applied]> = Arc::default();
         loop {
             let is_repeated = !applied.is_empty();
-            applied = credentials.open(&self.client, &caller.tenant, &bound, &applied).await?;
-            let signed = apply(&applied, message.clone(), to.clone(), credentials.now())?;
+            applied = credentials.open(&self.client, &caller.tenant, &bound, &applied).await?.into();
+            let now = credentials.now();
+            let signed = apply_to(&applied, message.clone(), to.clone(), now).await?;
             keys.extend(signed.keys);
             let redaction: Redaction = keys.iter().cloned().collect();
             let message = (signed.message, parts.clone());
-            let is_renewable = !is_repeated && applied.iter().any(Applied::is_renewable);
+            let is_renewable = !is_repeated && applied.iter().any(|applied| applied.is_renewable(now));
             let sent = Sent { outgoing, unpack, is_renewable, redaction: &redaction };
             let answered = self.send_and_read(sent, message, &signed.to, &mut opened, progress).await;
             // The server has refused a token and done nothing. It gets another token once.

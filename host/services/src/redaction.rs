@@ -9,12 +9,15 @@
 //! * hexadecimal and base64 at every offset, in both alphabets, with line ends and with escaped characters;
 //! * gzip and zlib.
 //!
-//! A key is also found if line breaks split it, or if its parts are the items of a JSON list.
+//! A space of a key is also found as the `+` of a form, and the other way round. A key is also found if line breaks split it, or if its parts are the items of a JSON list.
 //!
-//! `[key]` replaces the encoded key, or the whole compressed stream. The time of a search is limited in proportion to
-//! the number of bytes. If a search would take longer, `[key]` replaces all bytes that it searches. A search
-//! decompresses at most 64 MiB. The host does not search the rest of the compressed data, and logs a warning.
+//! `[key]` replaces the encoded key, or the whole compressed stream. The searches of an answer have a [`Budget`] of steps,
+//! and each search has a limit in proportion to the number of its bytes. If a search would take longer, `[key]` replaces all
+//! bytes that it searches. The searches of an answer decompress at most 64 MiB. The host does not search the rest of the
+//! compressed data, and logs a warning. As many large searches run at a time as the machine has cores, and a search ends
+//! when its caller gives up.
 
+mod budget;
 mod escapes;
 mod lists;
 mod search;
@@ -22,20 +25,46 @@ mod stream_redactor;
 #[cfg(test)]
 mod tests;
 
-use std::{ops::Range, sync::Arc};
+use std::{
+    fmt,
+    num::NonZero,
+    ops::Range,
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+};
 
 use flowcell_contract::{Failure, Json};
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use tokio::{sync::Semaphore, task::spawn_blocking};
 
-use self::search::{Search, Spans, is_line_end};
 pub(crate) use self::stream_redactor::{StreamRedactor, Unit};
+use self::{
+    budget::Budget,
+    search::{Search, Spans, is_line_end},
+};
 use crate::{code, secret::Key};
 
 /// The replacement of a key.
 const REPLACEMENT: &str = "[key]";
 
 /// Maximum bytes that are searched on the current thread. Larger inputs are searched on a thread for blocking work.
-const MAX_INLINE_BYTES: usize = 16 * 1024;
+pub(crate) const MAX_INLINE_BYTES: usize = 16 * 1024;
+
+/// The permits of large searches in this process: one for each core. Those who wait get them in their order.
+static SEARCHES: LazyLock<Semaphore> =
+    LazyLock::new(|| Semaphore::new(thread::available_parallelism().map_or(1, NonZero::get)));
+
+/// Ends a search when its caller no longer waits for it.
+struct CancelOnDrop(Arc<AtomicBool>);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
 
 /// The keys that a peer received, and that must not appear in the peer's answers.
 #[derive(Clone, Debug, Default)]
@@ -57,30 +86,30 @@ impl Redaction {
 
     /// Returns a text with keys redacted.
     pub(crate) fn text(&self, text: &str) -> String {
-        self.redacted(text.as_bytes()).map_or_else(|| text.to_owned(), |bytes| readable(&bytes))
+        self.text_within(text, &Budget::default())
     }
 
     /// Returns bytes with keys redacted.
     pub(crate) fn bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
-        self.redacted(&bytes).unwrap_or(bytes)
+        self.bytes_within(bytes, &Budget::default())
     }
 
     /// Returns bytes with keys redacted. More than [`MAX_INLINE_BYTES`] bytes are searched on a thread for blocking
     /// work.
     pub(crate) async fn many_bytes(&self, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
         let large = bytes.len() > MAX_INLINE_BYTES;
-        self.run_search(large, move |redaction| redaction.bytes(bytes)).await
+        self.run_search(large, move |redaction, budget| redaction.bytes_within(bytes, budget)).await
     }
 
     /// Returns bytes with keys redacted. Bytes that are JSON stay JSON: their values are searched after parsing, and
     /// the result is searched once more as text.
     pub(crate) async fn document(&self, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
         let large = bytes.len() > MAX_INLINE_BYTES;
-        self.run_search(large, move |redaction| {
+        self.run_search(large, move |redaction, budget| {
             let json = std::str::from_utf8(&bytes).ok().and_then(|text| Json::parse(text).ok());
-            match json.and_then(|json| redaction.redacted_json(&json)) {
-                Some(changed) => redaction.bytes(changed.to_text().into_bytes()),
-                None => redaction.bytes(bytes),
+            match json.and_then(|json| redaction.redacted_json(&json, budget)) {
+                Some(changed) => redaction.bytes_within(changed.to_text().into_bytes(), budget),
+                None => redaction.bytes_within(bytes, budget),
             }
         })
         .await
@@ -88,12 +117,12 @@ impl Redaction {
 
     /// Returns a value with keys redacted in its texts, its numbers and the names of its members.
     pub(crate) fn json(&self, json: Json) -> Json {
-        if self.is_empty() { json } else { self.redacted_json(&json).unwrap_or(json) }
+        self.json_within(json, &Budget::default())
     }
 
     /// Returns a value with keys redacted. The search runs on a thread for blocking work.
     pub(crate) async fn many_values(&self, json: Json) -> Result<Json, Failure> {
-        self.run_search(true, move |redaction| redaction.json(json)).await
+        self.run_search(true, move |redaction, budget| redaction.json_within(json, budget)).await
     }
 
     /// Returns a failure with keys redacted in its message and its details.
@@ -101,8 +130,9 @@ impl Redaction {
         if self.is_empty() {
             return failure;
         }
-        let details = failure.details.map(|details| self.json(details));
-        Failure { message: self.text(&failure.message), details, ..failure }
+        let budget = Budget::default();
+        let details = failure.details.map(|details| self.json_within(details, &budget));
+        Failure { message: self.text_within(&failure.message, &budget), details, ..failure }
     }
 
     /// Redacts keys in the values of headers. Removes headers whose name contains a key.
@@ -110,42 +140,63 @@ impl Redaction {
         if self.is_empty() {
             return;
         }
-        let named: Vec<HeaderName> =
-            headers.keys().filter(|name| self.redacted(name.as_str().as_bytes()).is_some()).cloned().collect();
+        let budget = Budget::default();
+        let has_key = |name: &&HeaderName| self.redacted(name.as_str().as_bytes(), &budget).is_some();
+        let named: Vec<HeaderName> = headers.keys().filter(has_key).cloned().collect();
         for name in named {
             headers.remove(name);
         }
         for value in headers.values_mut() {
-            if let Some(redacted) = self.redacted(value.as_bytes()) {
+            if let Some(redacted) = self.redacted(value.as_bytes(), &budget) {
                 *value = HeaderValue::from_bytes(&redacted).unwrap_or_else(|_| HeaderValue::from_static(REPLACEMENT));
             }
         }
     }
 
-    /// Runs the search `work`, on a thread for blocking work if `large` is true.
+    fn text_within(&self, text: &str, budget: &Budget) -> String {
+        self.redacted(text.as_bytes(), budget).map_or_else(|| text.to_owned(), |bytes| readable(&bytes))
+    }
+
+    fn bytes_within(&self, bytes: Vec<u8>, budget: &Budget) -> Vec<u8> {
+        self.redacted(&bytes, budget).unwrap_or(bytes)
+    }
+
+    fn json_within(&self, json: Json, budget: &Budget) -> Json {
+        if self.is_empty() { json } else { self.redacted_json(&json, budget).unwrap_or(json) }
+    }
+
+    /// Runs the search `work`. If `large` is true, it waits for a permit, and runs on a thread for blocking work. If the
+    /// caller gives up, the search ends soon.
     async fn run_search<T: Send + 'static>(
         &self,
         large: bool,
-        work: impl FnOnce(&Redaction) -> T + Send + 'static,
+        work: impl FnOnce(&Redaction, &Budget) -> T + Send + 'static,
     ) -> Result<T, Failure> {
         if self.is_empty() || !large {
-            return Ok(work(self));
+            return Ok(work(self, &Budget::default()));
         }
-        let redaction = self.clone();
-        let lost =
-            |error| Failure::retryable(code::PROTOCOL, format!("the search of the answer for keys failed: {error}"));
-        tokio::task::spawn_blocking(move || work(&redaction)).await.map_err(lost)
+        let permit = SEARCHES.acquire().await.map_err(lost)?;
+        let (redaction, cancelled) = (self.clone(), Arc::<AtomicBool>::default());
+        let _cancel = CancelOnDrop(cancelled.clone());
+        let search = spawn_blocking(move || {
+            // A search whose caller has given up keeps its permit until it ends.
+            let _permit = permit;
+            work(&redaction, &Budget::new(cancelled))
+        });
+        search.await.map_err(lost)
     }
 
     /// Returns the value with keys redacted, or `None` if it contains no key.
-    fn redacted_json(&self, json: &Json) -> Option<Json> {
+    fn redacted_json(&self, json: &Json, budget: &Budget) -> Option<Json> {
         match json {
             Json::Null | Json::Bool(_) => None,
-            Json::Number(number) => self.redacted(number.to_string().as_bytes()).map(|_| Json::from(REPLACEMENT)),
-            Json::String(text) => self.redacted(text.as_bytes()).map(|bytes| Json::from(readable(&bytes))),
+            Json::Number(number) => {
+                self.redacted(number.to_string().as_bytes(), budget).map(|_| Json::from(REPLACEMENT))
+            }
+            Json::String(text) => self.redacted(text.as_bytes(), budget).map(|bytes| Json::from(readable(&bytes))),
             Json::Array(items) => {
-                let mut changed: Vec<_> = items.iter().map(|item| self.redacted_json(item)).collect();
-                for index in self.in_parts(items) {
+                let mut changed: Vec<_> = items.iter().map(|item| self.redacted_json(item, budget)).collect();
+                for index in self.in_parts(items, budget) {
                     changed[index] = Some(Json::from(REPLACEMENT));
                 }
                 let any = changed.iter().any(Option::is_some);
@@ -154,8 +205,8 @@ impl Redaction {
             }
             Json::Object(members) => {
                 let member = |(name, value): (&Arc<str>, &Json)| {
-                    let named = self.redacted(name.as_bytes()).map(|bytes| Arc::from(readable(&bytes)));
-                    (named, self.redacted_json(value))
+                    let named = self.redacted(name.as_bytes(), budget).map(|bytes| Arc::from(readable(&bytes)));
+                    (named, self.redacted_json(value, budget))
                 };
                 let changed: Vec<_> = members.iter().map(member).collect();
                 let any = changed.iter().any(|(name, value)| name.is_some() || value.is_some());
@@ -167,17 +218,26 @@ impl Redaction {
         }
     }
 
-    fn search(&self, bytes: &[u8]) -> Spans {
+    fn search(&self, bytes: &[u8], budget: &Budget) -> Spans {
         let keys: Vec<Vec<u8>> = self.keys.iter().filter_map(Key::searchable).map(in_one_line).collect();
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).filter(|key| !key.is_empty()).collect();
-        if keys.is_empty() { Spans::new() } else { Search::new(&keys, bytes.len()).everywhere(bytes) }
+        if keys.is_empty() {
+            return Spans::new();
+        }
+        let search = Search::new(&keys, bytes.len(), budget);
+        search.everywhere(bytes)
     }
 
     /// Returns the bytes with keys redacted, or `None` if they contain no key.
-    fn redacted(&self, bytes: &[u8]) -> Option<Vec<u8>> {
-        let spans = self.search(bytes);
+    fn redacted(&self, bytes: &[u8], budget: &Budget) -> Option<Vec<u8>> {
+        let spans = self.search(bytes, budget);
         (!spans.is_empty()).then(|| replaced(bytes, &spans))
     }
+}
+
+/// Returns the failure for a search that did not end.
+fn lost(error: impl fmt::Display) -> Failure {
+    Failure::retryable(code::PROTOCOL, format!("the search of the answer for keys failed: {error}"))
 }
 
 /// Returns a key without its line breaks.

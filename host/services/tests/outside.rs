@@ -4,6 +4,7 @@
 mod answers;
 mod connections;
 mod credentials;
+mod encodings;
 mod failures;
 mod guard;
 mod images;

@@ -262,6 +262,7 @@ mod tests {
         let token = Token {
             access: "access-token-of-tests".to_owned().into(),
             refresh: Some("refresh-token-of-tests".to_owned().into()),
+            issued: Some(DAY_MS),
             renew_at: None,
             lifetime,
         };

@@ -1,12 +1,14 @@
 //! Adds opened credentials to a message.
 
+use std::sync::Arc;
+
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use flowcell_contract::{Failure, Json, KeyPlace, code as codes};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use zeroize::Zeroizing;
 
-use super::{Bound, SecretMembers, Settings, Token, denied, hmac, sigv4};
-use crate::{client::Message, egress::Destination, secret::Key};
+use super::{Bound, MIN_SECRET_BYTES, SecretMembers, Settings, Token, denied, hmac, sigv4};
+use crate::{client::Message, egress::Destination, redaction::MAX_INLINE_BYTES, secret::Key};
 
 const FORM: &str = "application/x-www-form-urlencoded";
 
@@ -109,9 +111,9 @@ impl Applied {
         self.token.as_ref()
     }
 
-    /// Returns true if the host can get another token if a server refuses this one.
-    pub(crate) fn is_renewable(&self) -> bool {
-        self.token.is_some()
+    /// Returns true if the host gets another token if a server refuses this one at the time `now`.
+    pub(crate) fn is_renewable(&self, now: u64) -> bool {
+        self.token.as_ref().is_some_and(|token| token.is_old(now))
     }
 
     /// Returns the texts that no answer may contain.
@@ -124,9 +126,10 @@ impl Applied {
         if matches!(self.settings, Settings::Basic {})
             && let Some((user, password)) = self.secret("login").split_once(':')
         {
-            // An API may have its key in the place of the user name.
-            let part = if password.is_empty() { user } else { password };
-            texts.push(Zeroizing::new(part.to_owned()));
+            // An API may have its key in the place of the user name. A short name would be found in too many texts.
+            let is_key = password.is_empty() || user.len() >= MIN_SECRET_BYTES;
+            let parts = [Some(password), Some(user).filter(|_| is_key)];
+            texts.extend(parts.into_iter().flatten().map(|part| Zeroizing::new(part.to_owned())));
         }
         texts.into_iter().map(Key::unchecked).collect()
     }
@@ -165,7 +168,13 @@ impl Applied {
     /// Adds a signature to a complete message, and returns the texts of it that no answer may contain.
     fn sign(&self, message: &mut Message, to: &Destination, now: u64) -> Result<Vec<Key>, Failure> {
         let headers = match &self.settings {
-            Settings::Hmac(settings) => hmac::sign(settings, self.secret("secret"), message, to, now),
+            Settings::Hmac(settings) => {
+                let wrong = |why: String| {
+                    denied(format!("the settings of the credential `{}`: {why}; set it again", self.name))
+                };
+                hmac::check_body(&settings.message).map_err(wrong)?;
+                hmac::sign(settings, self.secret("secret"), message, to, now)
+            }
             Settings::SigV4(settings) => {
                 let session = self.secrets.get("sessionToken");
                 sigv4::sign(settings, (self.secret("secretAccessKey"), session), message, to, now)
@@ -232,8 +241,23 @@ impl Applied {
     }
 }
 
-/// Adds credentials to a message.
-pub(crate) fn apply(
+/// Adds credentials to a message. A body above [`MAX_INLINE_BYTES`] is read and signed on a thread for blocking work.
+pub(crate) async fn apply_to(
+    applied: &Arc<[Applied]>,
+    message: Message,
+    to: Destination,
+    now: u64,
+) -> Result<Signed, Failure> {
+    if applied.is_empty() || message.body.len() <= MAX_INLINE_BYTES {
+        return apply(applied, message, to, now);
+    }
+    let applied = applied.clone();
+    let signed = tokio::task::spawn_blocking(move || apply(&applied, message, to, now)).await;
+    signed.unwrap_or_else(|error| Err(denied(format!("the credentials were not added to the request: {error}"))))
+}
+
+/// Adds credentials to a message, on this thread.
+pub(super) fn apply(
     applied: &[Applied],
     mut message: Message,
     mut to: Destination,

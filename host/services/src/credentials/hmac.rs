@@ -9,6 +9,9 @@ use crate::{client::Message, egress::Destination};
 /// Stands for the signature in the value of the header.
 pub(super) const SIGNATURE: &str = "{signature}";
 
+/// The placeholders that stand for the whole body. Each may be in a pattern once, because the host hashes the body for it.
+const OF_BODY: [&str; 2] = ["{body}", "{bodySha256}"];
+
 /// Maximum characters of the pattern of a signed text.
 const MAX_PATTERN: usize = 1_000;
 
@@ -116,19 +119,29 @@ pub(super) fn check(settings: &HmacSettings) -> Result<(), String> {
         };
         rest = &rest[name.len()..];
     }
-    Ok(())
+    check_body(message)
 }
 
-/// Signs a message.
+/// Checks that a pattern has each placeholder of the body once at most. Earlier versions stored other patterns. The error is
+/// a sentence.
+pub(super) fn check_body(pattern: &str) -> Result<(), String> {
+    match OF_BODY.iter().find(|name| pattern.matches(**name).count() > 1) {
+        Some(name) => Err(format!("`message` has `{name}` more than once; the host signs the body once")),
+        None => Ok(()),
+    }
+}
+
+/// Signs a message. Its pattern has passed [`check_body`].
 pub(super) fn sign(settings: &HmacSettings, secret: &str, message: &Message, to: &Destination, now: u64) -> Headers {
     let time = (now / 1000).to_string();
-    let text = signed_text(&settings.message, message, to, &time);
     let algorithm = match settings.algorithm {
         Algorithm::Sha256 => hmac::HMAC_SHA256,
         Algorithm::Sha1 => hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY,
         Algorithm::Sha512 => hmac::HMAC_SHA512,
     };
-    let tag = hmac::sign(&hmac::Key::new(algorithm, secret.as_bytes()), &text);
+    let mut context = hmac::Context::with_key(&hmac::Key::new(algorithm, secret.as_bytes()));
+    read_signed_text(&settings.message, message, to, &time, |part| context.update(part));
+    let tag = context.sign();
     let signature = match settings.encoding {
         Encoding::Hex => hex::encode(tag),
         Encoding::Base64 => STANDARD.encode(tag),
@@ -139,37 +152,36 @@ pub(super) fn sign(settings: &HmacSettings, secret: &str, message: &Message, to:
     Headers { headers, signature }
 }
 
-/// Replaces each placeholder of a pattern once, so that a part of the request cannot name another part.
-fn signed_text(pattern: &str, message: &Message, to: &Destination, time: &str) -> Vec<u8> {
-    let url = to.url();
-    let (mut text, mut rest) = (Vec::new(), pattern);
+/// Calls `each` for the parts of the signed text, in their order. Replaces each placeholder of a pattern once, so that a part
+/// of the request cannot name another part. Copies no part of the request.
+fn read_signed_text(pattern: &str, message: &Message, to: &Destination, time: &str, mut each: impl FnMut(&[u8])) {
+    let (url, mut rest) = (to.url(), pattern);
     while !rest.is_empty() {
         let found = PLACEHOLDERS.iter().find(|(name, _)| rest.starts_with(name));
         let Some((name, part)) = found else {
             let next = rest.char_indices().skip(1).find(|(_, letter)| *letter == '{').map_or(rest.len(), |(at, _)| at);
-            text.extend_from_slice(&rest.as_bytes()[..next]);
+            each(&rest.as_bytes()[..next]);
             rest = &rest[next..];
             continue;
         };
         match part {
-            Placeholder::Method => text.extend_from_slice(message.method.as_str().as_bytes()),
-            Placeholder::Path => text.extend_from_slice(url.path().as_bytes()),
-            Placeholder::Query => text.extend_from_slice(url.query().unwrap_or_default().as_bytes()),
+            Placeholder::Method => each(message.method.as_str().as_bytes()),
+            Placeholder::Path => each(url.path().as_bytes()),
+            Placeholder::Query => each(url.query().unwrap_or_default().as_bytes()),
             Placeholder::Target => {
-                text.extend_from_slice(url.path().as_bytes());
+                each(url.path().as_bytes());
                 if let Some(query) = url.query() {
-                    text.push(b'?');
-                    text.extend_from_slice(query.as_bytes());
+                    each(b"?");
+                    each(query.as_bytes());
                 }
             }
-            Placeholder::Host => text.extend_from_slice(to.origin().authority().as_bytes()),
-            Placeholder::Body => text.extend_from_slice(&message.body),
-            Placeholder::BodySha256 => text.extend_from_slice(sha256_hex(&message.body).as_bytes()),
-            Placeholder::Timestamp => text.extend_from_slice(time.as_bytes()),
+            Placeholder::Host => each(to.origin().authority().as_bytes()),
+            Placeholder::Body => each(&message.body),
+            Placeholder::BodySha256 => each(sha256_hex(&message.body).as_bytes()),
+            Placeholder::Timestamp => each(time.as_bytes()),
         }
         rest = &rest[name.len()..];
     }
-    text
 }
 
 /// Returns the SHA-256 of bytes in hexadecimal digits.

@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 
 use super::{
     Edition,
-    settings::{ClientAuth, Grant, OAuth2Settings, SecretMembers, parse_url},
+    settings::{ClientAuth, Grant, MIN_SECRET_BYTES, OAuth2Settings, SecretMembers, parse_url},
 };
 use crate::{
     client::{Answer, Client, Message, Progress},
@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Time limit of a request for a token. It is less than the lease of the renewal.
-const TIME_LIMIT: Duration = Duration::from_secs(20);
+pub(super) const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// Maximum bytes of an answer of a token endpoint.
 const MAX_ANSWER: usize = 64 * 1024;
 /// Maximum characters of the reason that a token endpoint gives.
@@ -35,6 +35,8 @@ const MAX_REASON: usize = 200;
 const MAX_CODE: usize = 4_096;
 /// Maximum characters of the error of an authorization server.
 const MAX_ERROR: usize = 64;
+/// The member of a failure's details with the status of the answer. Failures without an answer have none.
+pub(super) const STATUS: &str = "status";
 /// The members with the seconds after which a refresh token ends, as GitHub and LinkedIn, Keycloak, and Intuit name them.
 const REFRESH_LASTS: [&str; 3] = ["refresh_token_expires_in", "refresh_expires_in", "x_refresh_token_expires_in"];
 
@@ -67,6 +69,8 @@ pub struct Token {
     pub access: Zeroizing<String>,
     /// The token that gets the next one.
     pub refresh: Option<Zeroizing<String>>,
+    /// The time in milliseconds since 1970 at which the host got it. `None`: an earlier version got it.
+    pub issued: Option<u64>,
     /// The time in milliseconds since 1970 at which the host renews it. `None`: when a server refuses it.
     pub renew_at: Option<u64>,
     /// The time in which the host can renew it without a person. `None`: it has no end, or the server has named none.
@@ -174,7 +178,6 @@ impl<'a> Proof<'a> {
 /// Asks the token endpoint for a token.
 pub(super) async fn request(asking: &Asking<'_>, proof: Proof<'_>) -> Result<Token, Failure> {
     let Asking { client, tenant, name, settings, secrets, now } = asking;
-    let wrong = |why: String| failure(name, &why, None);
     let to = token_endpoint(client, settings).map_err(|cause| caused(name, &cause))?;
     let (message, sent) = message(settings, secrets, &proof).ok_or_else(|| not_connected(name))?;
     let until = Instant::now() + TIME_LIMIT;
@@ -191,7 +194,10 @@ pub(super) async fn request(asking: &Asking<'_>, proof: Proof<'_>) -> Result<Tok
     let (status, body) = answered.map_err(|cause: Failure| caused(name, &redaction.failure(cause)))?;
     match token(&body, *now) {
         Some(Ok(token)) if status.is_success() => Ok(token),
-        Some(Err(why)) if status.is_success() => Err(wrong(format!("{} gave {why}", to.origin()))),
+        Some(Err(why)) if status.is_success() => {
+            let details = vec![(STATUS, Json::from(u64::from(status.as_u16())))];
+            Err(failure(name, &format!("{} gave {why}", to.origin()), Some(details)))
+        }
         _ => Err(refused(name, &to.origin().to_string(), status, &body, &redaction, &proof)),
     }
 }
@@ -294,6 +300,11 @@ pub(super) fn token(body: &[u8], now: u64) -> Option<Result<Token, String>> {
     if access.is_empty() || check_header(access).is_err() {
         return Some(Err("a token that does not fit into a header".into()));
     }
+    if access.len() < MIN_SECRET_BYTES {
+        return Some(Err(format!(
+            "a token of fewer than {MIN_SECRET_BYTES} bytes, which the host could not redact in answers"
+        )));
+    }
     let kind = answer.get("token_type").and_then(|kind| kind.as_str()).unwrap_or("bearer");
     if ["mac", "dpop", "pop"].iter().any(|other| kind.eq_ignore_ascii_case(other)) {
         return Some(Err("a token of a type that the host cannot send".into()));
@@ -339,7 +350,7 @@ fn refused(
     };
     let is_down = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
     let message = format!("{origin} answered {}{why}{help}", status.as_u16());
-    let mut details = vec![("status", Json::from(u64::from(status.as_u16())))];
+    let mut details = vec![(STATUS, Json::from(u64::from(status.as_u16())))];
     details.extend(error.map(|error| ("error", Json::from(error))));
     Failure { retryable: is_down, ..failure(name, &message, Some(details)) }
 }

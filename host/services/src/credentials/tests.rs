@@ -2,18 +2,20 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+use std::sync::Arc;
+
 use flowcell_contract::Json;
 use hyper::{HeaderMap, Method, header::HeaderValue};
 
 use super::{
     HmacSettings, OAuth2Settings, SecretMembers, Settings, SigV4Settings, Token,
-    apply::{Applied, apply},
+    apply::{Applied, apply, apply_to},
     hmac, read_redirect, sigv4,
 };
 use crate::{
     client::Message,
     egress::{Destination, Egress, EgressPolicy, OriginGrants},
-    redaction::Redaction,
+    redaction::{MAX_INLINE_BYTES, Redaction},
 };
 
 /// 30 August 2015, 12:36:00, the time of the test vectors that AWS has published.
@@ -162,6 +164,8 @@ fn settings_are_checked_and_their_errors_name_the_member() {
         ("hmac", r#"{ "header": "x", "message": "{secret}" }"#, "unknown `{`"),
         ("hmac", r#"{ "header": "x", "message": "{body}", "value": "v1" }"#, "`value`"),
         ("hmac", r#"{ "header": "x", "message": "{timestamp}{body}" }"#, "timestampHeader"),
+        ("hmac", r#"{ "header": "x", "message": "{body}.{body}" }"#, "`{body}` more than once"),
+        ("hmac", r#"{ "header": "x", "message": "{bodySha256}{body}{bodySha256}" }"#, "`{bodySha256}` more than once"),
         ("sigv4", r#"{ "accessKeyId": "a/b", "region": "r", "service": "s" }"#, "`accessKeyId`"),
         ("oauth2", r#"{ "grant": "password", "tokenUrl": "https://a.example/t", "clientId": "c" }"#, "password"),
         (
@@ -235,12 +239,46 @@ fn a_key_goes_into_a_json_object_or_a_form_and_into_nothing_else() {
     assert_eq!(url, "https://a.example/?q=1&api+key=k%26y%3D1+%222%22+3");
 }
 
+#[tokio::test]
+async fn a_stored_pattern_that_repeats_the_body_signs_nothing() {
+    let one = |pattern: &str| -> Arc<[Applied]> {
+        let text = format!(r#"{{ "kind": "hmac", "header": "x", "message": "{pattern}" }}"#);
+        // Earlier versions stored such patterns, and what is stored is not checked when it is read.
+        let settings = Settings::from_text(&text).unwrap();
+        Arc::from([Applied::new("shop".into(), settings, secrets(&[("secret", "hunter2-hunter2")]), None)])
+    };
+    // A large body is signed on another thread, with the same result.
+    let large: &'static str = "x".repeat(MAX_INLINE_BYTES + 1).leak();
+    let send = async |pattern: &str, body| {
+        let signed = apply_to(&one(pattern), message(Method::POST, None, body), to("https://a.example/"), TIME).await;
+        signed.map(|signed| signed.message.headers.get("x").unwrap().to_str().unwrap().to_owned())
+    };
+    for body in ["small", large] {
+        let refused = send(&"{body}".repeat(166), body).await.unwrap_err();
+        assert_eq!(refused.code, "denied");
+        assert!(refused.message.contains("`shop`: `message` has `{body}` more than once"), "{refused:?}");
+        let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, b"hunter2-hunter2");
+        let text = format!("a.{}.{body}", hmac::sha256_hex(body.as_bytes()));
+        let expected = hex::encode(ring::hmac::sign(&key, text.as_bytes()));
+        assert_eq!(send("a.{bodySha256}.{body}", body).await.unwrap(), expected);
+    }
+}
+
+#[test]
+fn a_short_user_name_beside_a_password_is_no_secret() {
+    let one = Applied::new("shop".into(), settings("basic", "{}").unwrap(), secrets(&[("login", "ada:hunter2")]), None);
+    let redaction: Redaction = one.keys().into_iter().collect();
+    assert_eq!(redaction.text("ada has hunter2, ada:hunter2"), "ada has [key], [key]");
+}
+
 #[test]
 fn every_secret_of_a_kind_is_redacted() {
     let aws = r#"{ "accessKeyId": "AKID", "region": "r", "service": "s" }"#;
     type Secrets = &'static [(&'static str, &'static str)];
-    let cases: [(&str, &str, Secrets); 4] = [
+    let cases: [(&str, &str, Secrets); 5] = [
         ("bearer", "{}", &[("token", "hunter2-hunter2")]),
+        // The key is the user name, and there is a password, too.
+        ("basic", "{}", &[("login", "hunter2-hunter2:x")]),
         ("basic", "{}", &[("login", "ada:hunter2-hunter2")]),
         ("basic", "{}", &[("login", "hunter2-hunter2:")]),
         ("sigv4", aws, &[("secretAccessKey", "another-secret"), ("sessionToken", "hunter2-hunter2")]),
@@ -271,7 +309,7 @@ fn a_token_is_renewed_before_its_end() {
     );
     assert_eq!(at(Some(u64::MAX)), Some(u64::MAX - 29_000), "nothing overflows");
     let token = Token::new("access-token".into(), Some(("refresh-token".into(), Some(60))), None, 0);
-    assert_eq!(Token::from_members(&token.to_members(), None, token.lifetime).unwrap(), token);
+    assert_eq!(Token::from_members(&token.to_members(), Some(0), None, token.lifetime).unwrap(), token);
     assert!(!format!("{token:?}{:?}", token.to_members()).contains("access-token"));
 }
 

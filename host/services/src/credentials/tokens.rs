@@ -13,8 +13,13 @@ use super::{
 };
 use crate::{client::Client, code};
 
-/// The time for which one process has the right to renew a token. After it, another process may try.
-pub const REFRESH_LEASE_MS: u64 = 30_000;
+/// The time for which one process has the right to renew a token. After it, another process may try. A call that waits for the
+/// lease of a process that has ended still has the time to get a token itself.
+pub const REFRESH_LEASE_MS: u64 = 15_000;
+
+/// The time after a renewal in which a status 401 renews the token no more, and after a final refusal of the issuer in which
+/// the host does not ask it again.
+pub const RENEWAL_PAUSE_MS: u64 = 30_000;
 
 /// The time in milliseconds by which the end of a refresh token may differ from the earlier one and is the same end. Servers
 /// name it in seconds from the answer on.
@@ -97,7 +102,7 @@ impl Token {
         let ends = |seconds: u64| now.saturating_add(seconds.saturating_mul(1000));
         let lifetime = right_lasts.map(|seconds| Lifetime { since: now, ends: ends(seconds) });
         let refresh = refresh.map(|(refresh, _)| Zeroizing::new(refresh));
-        Token { access: Zeroizing::new(access), refresh, renew_at, lifetime }
+        Token { access: Zeroizing::new(access), refresh, issued: Some(now), renew_at, lifetime }
     }
 
     /// Returns the token that follows an earlier one, for a credential with this grant. Without a refresh token of its own,
@@ -117,15 +122,26 @@ impl Token {
     }
 
     /// Reads the members that [`Self::to_members`] has returned. `None`: there is no access token among them.
-    pub fn from_members(members: &SecretMembers, renew_at: Option<u64>, lifetime: Option<Lifetime>) -> Option<Token> {
+    pub fn from_members(
+        members: &SecretMembers,
+        issued: Option<u64>,
+        renew_at: Option<u64>,
+        lifetime: Option<Lifetime>,
+    ) -> Option<Token> {
         let member = |name| members.get(name).map(|value| Zeroizing::new(value.to_owned()));
-        Some(Token { access: member(ACCESS)?, refresh: member(REFRESH), renew_at, lifetime })
+        Some(Token { access: member(ACCESS)?, refresh: member(REFRESH), issued, renew_at, lifetime })
     }
 
     /// Returns the secrets of the token.
     pub fn to_members(&self) -> SecretMembers {
         let refresh = self.refresh.as_ref().map(|refresh| (REFRESH.to_owned(), refresh.to_string()));
         [(ACCESS.to_owned(), self.access.to_string())].into_iter().chain(refresh).collect()
+    }
+
+    /// Returns true if the host renews the token because a server has refused it. A younger one would hardly be refused for
+    /// its age, so a new one would be refused, too.
+    pub(super) fn is_old(&self, now: u64) -> bool {
+        self.issued.is_none_or(|at| now.saturating_sub(at) >= RENEWAL_PAUSE_MS)
     }
 
     fn is_usable(&self, now: u64) -> bool {
@@ -158,7 +174,8 @@ impl Of<'_> {
             if let Some(token) = state.token.as_ref().filter(is_fresh) {
                 return Ok(token.clone());
             }
-            if let Some(failure) = state.failure.as_ref().filter(|failure| failure.at >= began) {
+            let is_known = |failure: &&RefreshFailure| failure.at >= began || failure.is_final(now);
+            if let Some(failure) = state.failure.as_ref().filter(is_known) {
                 return Err(failure.to_failure());
             }
             if state.claimed_until.is_some_and(|until| now < until) {
@@ -254,6 +271,13 @@ impl RefreshFailure {
         RefreshFailure { at, since, message: message.clone(), details: details.clone(), retryable: *retryable }
     }
 
+    /// Returns true if the issuer has refused for good, a short time before `now`. Another version of the credential, and a
+    /// new consent, have no failure.
+    fn is_final(&self, now: u64) -> bool {
+        let is_answer = self.details.as_ref().is_some_and(|details| details.get(oauth2::STATUS).is_some());
+        is_answer && !self.retryable && now.saturating_sub(self.at) < RENEWAL_PAUSE_MS
+    }
+
     fn to_failure(&self) -> Failure {
         let RefreshFailure { message, details, retryable, .. } = self.clone();
         Failure { details, retryable, ..Failure::new(code::CREDENTIAL_REFRESH_FAILED, message) }
@@ -269,7 +293,10 @@ fn not_renewed(name: &str, why: &str) -> Failure {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+    use std::time::Duration;
+
     use super::*;
+    use crate::http::Limits;
 
     const DAY: u64 = 24 * 3_600_000;
 
@@ -316,6 +343,36 @@ mod tests {
         assert_eq!((kept.refresh, kept.lifetime), (first.refresh.clone(), first.lifetime));
         assert_eq!(next(answer(30, DAY), Grant::ClientCredentials), None);
         assert_eq!(token(r#", "expires_in": 3600"#, 0).following(None, Grant::RefreshToken).lifetime, None);
+    }
+
+    #[test]
+    fn a_short_token_of_an_issuer_is_refused() {
+        let read = |token: &str| oauth2::token(format!(r#"{{ "access_token": "{token}" }}"#).as_bytes(), 0).unwrap();
+        let why = read("abcdefg").unwrap_err();
+        assert!(why.contains("fewer than 8 bytes") && !why.contains("abc"), "{why}");
+        assert!(read("abcdefgh").is_ok());
+    }
+
+    #[test]
+    fn a_call_outlasts_the_lease_of_a_process_that_ended() {
+        let lease = Duration::from_millis(REFRESH_LEASE_MS);
+        assert!(oauth2::TIME_LIMIT < lease, "a renewal ends within its lease");
+        assert!(lease + oauth2::TIME_LIMIT < Limits::default().default_timeout);
+    }
+
+    #[test]
+    fn only_final_refusals_of_an_issuer_pause_renewals() {
+        let details = |member: &str| Some(Json::object([(member, Json::from(400_u64))]));
+        let failure = |details, retryable| {
+            let failure = Failure { details, retryable, ..Failure::new(code::CREDENTIAL_REFRESH_FAILED, "no") };
+            RefreshFailure::new(&failure, 5, None)
+        };
+        let is_final =
+            |failure: RefreshFailure| [5, RENEWAL_PAUSE_MS + 4, RENEWAL_PAUSE_MS + 5].map(|now| failure.is_final(now));
+        assert_eq!(is_final(failure(details("status"), false)), [true, true, false]);
+        assert_eq!(is_final(failure(details("status"), true)), [false; 3], "429 and 5xx");
+        assert_eq!(is_final(failure(details("code"), false)), [false; 3], "the issuer was not reached");
+        assert_eq!(is_final(failure(None, false)), [false; 3]);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! plain text. A layer is one level of escapes inside escapes. `below` is the number of layers of escapes that the
 //! characters of an escape may consist of.
 
-use std::cell::Cell;
+use super::budget::Steps;
 
 /// Maximum number of items in a [`Few`], such as the readings of one place. Further ones are dropped.
 const MAX_ITEMS: usize = 16;
@@ -112,12 +112,12 @@ pub(super) fn is_introducer(byte: u8) -> bool {
 /// Reads characters of a view.
 pub(super) struct Reader<'a> {
     view: &'a [u8],
-    steps: &'a Cell<u64>,
+    steps: &'a Steps<'a>,
 }
 
 impl<'a> Reader<'a> {
     /// Creates a reader that counts its work against `steps`.
-    pub(super) fn new(view: &'a [u8], steps: &'a Cell<u64>) -> Reader<'a> {
+    pub(super) fn new(view: &'a [u8], steps: &'a Steps<'a>) -> Reader<'a> {
         Reader { view, steps }
     }
 
@@ -137,10 +137,10 @@ impl<'a> Reader<'a> {
         for below in 0..layers {
             let known = found;
             for (character, end) in known.iter() {
-                if self.steps.get() == 0 {
+                if self.steps.is_spent() {
                     return found;
                 }
-                self.steps.set(self.steps.get() - 1);
+                self.steps.spend(1);
                 match character {
                     b'\\' => self.add_backslash_readings(end, below, &mut found),
                     b'%' => self.add_percent_readings(end, below, &mut found),

@@ -2,12 +2,12 @@
 
 use flowcell_contract::Json;
 
-use super::Redaction;
+use super::{Redaction, budget::Budget};
 
 impl Redaction {
     /// Finds keys that are spread over several items of a list. It joins the items that are texts or bytes, and
     /// searches the result. Returns the indices of the items that contain a part of such a key.
-    pub(super) fn in_parts(&self, items: &[Json]) -> Vec<usize> {
+    pub(super) fn in_parts(&self, items: &[Json], budget: &Budget) -> Vec<usize> {
         let (mut joined, mut starts) = (Vec::new(), Vec::with_capacity(items.len()));
         for item in items {
             starts.push(joined.len());
@@ -21,7 +21,7 @@ impl Redaction {
             return Vec::new();
         }
         let mut found = Vec::new();
-        for span in self.search(&joined) {
+        for span in self.search(&joined, budget) {
             let first = starts.partition_point(|start| *start <= span.start).saturating_sub(1);
             let behind = starts.partition_point(|start| *start < span.end);
             // A key inside a single item was found there already.

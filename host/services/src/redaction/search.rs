@@ -7,9 +7,12 @@
 mod blocks;
 mod packed;
 
-use std::{cell::Cell, ops::Range};
+use std::ops::Range;
 
-use super::escapes::{Few, Reader, is_introducer};
+use super::{
+    budget::{Budget, Steps},
+    escapes::{Few, Reader, is_introducer},
+};
 
 /// Maximum nesting of escapes that are decoded. An example with two levels: `\u0025\u0034\u0031` stands for `%41`, and
 /// `%41` for `A`.
@@ -18,8 +21,8 @@ pub(super) const MAX_LAYERS: u8 = 3;
 /// Maximum nesting of blocks that are decoded, such as base64 inside gzip.
 const MAX_DEPTH: u8 = 4;
 
-/// Maximum steps of a search, for each byte and key. For ordinary text a search takes one step, for text that consists
-/// of escapes ten.
+/// Maximum steps of a search, for each byte and key, as far as the [`Budget`] has them. For ordinary text a search takes one
+/// step a byte, for text that consists of escapes ten.
 const STEPS_PER_BYTE: u64 = 24;
 
 /// Bytes of a view that count as one step.
@@ -30,9 +33,6 @@ const MIN_STEPS: u64 = 1 << 20;
 
 /// Maximum characters of a line break between two characters of a key. The longest one is `=\r\n`.
 const MAX_BREAK_CHARS: u8 = 3;
-
-/// Maximum bytes that one search decompresses.
-const MAX_UNPACKED: u64 = 64 << 20;
 
 /// The places of keys in a view, ordered and not touching when a search ends.
 pub(super) type Spans = Vec<Range<usize>>;
@@ -56,7 +56,12 @@ pub(super) fn is_line_end(character: u8) -> bool {
     matches!(character, b'\r' | b'\n')
 }
 
-/// One search, with its remaining budget.
+/// Returns true if a character of a view may stand for `wanted` of a key: in another case, or as forms write a space.
+fn stands_for(character: u8, wanted: u8) -> bool {
+    character.eq_ignore_ascii_case(&wanted) || matches!((character, wanted), (b'+', b' ') | (b' ', b'+'))
+}
+
+/// One search, with its remaining steps.
 pub(super) struct Search<'a> {
     keys: &'a [&'a [u8]],
     /// True for each byte that may begin a key, plain or escaped.
@@ -65,16 +70,16 @@ pub(super) struct Search<'a> {
     shortest: usize,
     /// Number of characters of the longest key.
     longest: usize,
-    steps: Cell<u64>,
-    unpacked: Cell<u64>,
+    budget: &'a Budget,
+    steps: Steps<'a>,
 }
 
 impl<'a> Search<'a> {
-    /// Creates a search for keys in `bytes` bytes. No key may be empty.
-    pub(super) fn new(keys: &'a [&'a [u8]], bytes: usize) -> Search<'a> {
+    /// Creates a search for keys in `bytes` bytes, whose work counts against `budget`. No key may be empty.
+    pub(super) fn new(keys: &'a [&'a [u8]], bytes: usize, budget: &'a Budget) -> Search<'a> {
         let mut begins = [false; 256];
         for byte in 0..=u8::MAX {
-            let of_key = keys.iter().any(|key| key.first().is_some_and(|first| first.eq_ignore_ascii_case(&byte)));
+            let of_key = keys.iter().any(|key| key.first().is_some_and(|first| stands_for(byte, *first)));
             begins[usize::from(byte)] = of_key || is_introducer(byte);
         }
         let lengths = || keys.iter().map(|key| key.len());
@@ -84,8 +89,8 @@ impl<'a> Search<'a> {
             begins,
             shortest: lengths().min().unwrap_or(1).max(1),
             longest: lengths().max().unwrap_or(1).max(1),
-            steps: Cell::new(steps),
-            unpacked: Cell::new(MAX_UNPACKED),
+            budget,
+            steps: Steps::new(budget, steps),
         }
     }
 
@@ -117,26 +122,22 @@ impl<'a> Search<'a> {
 
     /// Subtracts `steps` from the steps that the search may still take.
     fn spend(&self, steps: u64) {
-        self.steps.set(self.steps.get().saturating_sub(steps));
+        self.steps.spend(steps);
     }
 
     fn is_spent(&self) -> bool {
-        self.steps.get() == 0
+        self.steps.is_spent()
     }
 
-    /// Takes `bytes` from the bytes that the search may still decompress, and permits the steps to search them. Returns
-    /// false, and changes nothing, if fewer bytes are left.
+    /// Takes `bytes` from the bytes that may still be decompressed. Returns false, and changes nothing, if fewer are left.
     fn may_unpack(&self, bytes: usize) -> bool {
-        let Some(left) = self.unpacked.get().checked_sub(bytes as u64) else { return false };
-        self.unpacked.set(left);
-        self.steps.set(self.steps.get() + bytes as u64 * STEPS_PER_BYTE);
-        true
+        self.budget.take_unpacked(bytes as u64)
     }
 
-    /// Undoes [`Search::may_unpack`] for bytes that were not decompressed after all.
-    fn give_back(&self, bytes: usize) {
-        self.unpacked.set(self.unpacked.get() + bytes as u64);
-        self.spend(bytes as u64 * STEPS_PER_BYTE);
+    /// Permits the steps to search the `bytes` that were decompressed, and returns the rest of the `taken` bytes.
+    fn count_unpacked(&self, taken: usize, bytes: usize) {
+        self.budget.return_unpacked(taken.saturating_sub(bytes) as u64);
+        self.steps.add((bytes as u64).saturating_mul(STEPS_PER_BYTE));
     }
 
     /// Finds keys whose characters are plain or escaped, without decoding blocks.
@@ -148,8 +149,11 @@ impl<'a> Search<'a> {
                 at += 1;
                 continue;
             }
+            self.spend(1);
+            let first = reader.readings(at, MAX_LAYERS);
+            let begins = |key: &&&[u8]| first.iter().any(|(character, _)| stands_for(character, key[0]));
             let mut next = at + 1;
-            for key in self.keys {
+            for key in self.keys.iter().filter(begins) {
                 if let Some(end) = self.compare(&reader, at, key) {
                     found.push(at..end);
                     next = next.max(end);
@@ -183,7 +187,7 @@ impl<'a> Search<'a> {
     /// `breaks` characters of line breaks in front of `wanted`.
     fn follow(&self, reader: &Reader<'_>, start: usize, wanted: u8, breaks: u8, next: &mut Few<usize>) {
         for (character, end) in reader.readings(start, MAX_LAYERS).iter() {
-            if character.eq_ignore_ascii_case(&wanted) {
+            if stands_for(character, wanted) {
                 next.add(end);
                 // UTF-16 has a zero byte between two ASCII characters.
                 if reader.byte(end) == Some(0) {

@@ -2,7 +2,7 @@
 
 use std::{mem, ops::Range};
 
-use super::{REPLACEMENT, Redaction};
+use super::{REPLACEMENT, Redaction, budget::Budget};
 
 /// Number of released bytes that are searched again with the next piece. In any encoding, the first few characters of a
 /// key fit into them.
@@ -66,7 +66,7 @@ impl StreamRedactor {
         if end <= self.released {
             return String::new();
         }
-        let found = self.redaction.search(self.text.as_bytes());
+        let found = self.redaction.search(self.text.as_bytes(), &Budget::default());
         // A complete key is not split between two releases.
         let inside = found.iter().find(|span| span.start < end && end < span.end);
         let end = inside.map_or(end, |span| span.start);
@@ -75,7 +75,7 @@ impl StreamRedactor {
 
     /// Returns the text that is held back, with keys redacted. The next piece starts a new text.
     pub(crate) fn end(&mut self) -> String {
-        let found = self.redaction.search(self.text.as_bytes());
+        let found = self.redaction.search(self.text.as_bytes(), &Budget::default());
         let rest = self.release_until(&found, self.text.len());
         (self.text, self.released) = (String::new(), 0);
         rest

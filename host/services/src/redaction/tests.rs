@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod forms;
+mod work;
+
 use std::io::Write;
 
 use flowcell_contract::{Failure, Json};

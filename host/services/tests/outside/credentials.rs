@@ -11,7 +11,8 @@ use std::{
 use flowcell_contract::{CredentialGrant, CredentialRequest, Failure, Json, Tenant};
 use flowcell_services::{
     credentials::{
-        CredentialStore, KnownCredential, OpenCredential, REFRESH_LEASE_MS, SecretMembers, Settings, TokenState,
+        CredentialStore, KnownCredential, OpenCredential, REFRESH_LEASE_MS, RENEWAL_PAUSE_MS, SecretMembers, Settings,
+        TokenState,
     },
     egress::OriginGrants,
     secrets::Secrets,
@@ -41,7 +42,14 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    fn with(mut self, name: &str, kind: &str, settings: Value, secrets: &[(&str, &str)], origin: &str) -> Memory {
+    pub(super) fn with(
+        mut self,
+        name: &str,
+        kind: &str,
+        settings: Value,
+        secrets: &[(&str, &str)],
+        origin: &str,
+    ) -> Memory {
         let settings = Settings::parse(kind, settings.as_object().unwrap().clone()).unwrap();
         let secrets: SecretMembers =
             secrets.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
@@ -49,6 +57,11 @@ impl Memory {
         let origins = OriginGrants::parse(&Json::from(origin)).unwrap();
         self.stored.insert(name.to_owned(), (settings, secrets, origins));
         self
+    }
+
+    /// Lets the time of the next change of a refused token come.
+    pub(super) fn pass_pause(&self) {
+        self.now.fetch_add(RENEWAL_PAUSE_MS, Ordering::Relaxed);
     }
 
     fn state(&self, name: &str) -> TokenState {
@@ -379,19 +392,26 @@ async fn a_refused_token_is_renewed_once_and_the_request_is_sent_once_more() {
             )
             .unwrap()
     );
+    store.pass_pause();
     let reply = kit.get(&issuer.server.url("/file")).await.unwrap();
     assert_eq!(reply.json().get("status"), Some(&Json::from(200_u64)));
     let api: Vec<_> = issuer.server.seen().into_iter().filter(|seen| seen.line.contains("/file")).collect();
     assert_eq!((issuer.asked().len(), api.len()), (2, 3));
-    // A server that refuses every token gets two requests, and the node the refusal.
+    // A server that refuses every token gets two requests, and the node the refusal. A new token is not renewed.
     let never = Server::start(|_| Reaction::Send(answer("401 Unauthorized", &[], b""))).await;
     let settings = json!({ "grant": "client_credentials", "tokenUrl": issuer.server.url("/token"), "clientId": "c" });
     let store =
         Memory::default().with("drive", "oauth2", settings, &[("clientSecret", "client secret")], &never.url(""));
-    let own = self::kit(Arc::new(store), &[never.url("")], &[("drive", &[])]);
-    let reply = own.send(json!({ "method": "POST", "url": never.url("/") })).await.unwrap();
-    assert_eq!(reply.json().get("status"), Some(&Json::from(401_u64)));
-    assert_eq!((never.seen().len(), issuer.asked().len()), (2, 4));
+    let store = Arc::new(store);
+    let own = self::kit(store.clone(), &[never.url("")], &[("drive", &[])]);
+    for (passes, sent, asked) in [(false, 1, 3), (false, 2, 3), (true, 4, 4), (false, 5, 4)] {
+        if passes {
+            store.pass_pause();
+        }
+        let reply = own.send(json!({ "method": "POST", "url": never.url("/") })).await.unwrap();
+        assert_eq!(reply.json().get("status"), Some(&Json::from(401_u64)));
+        assert_eq!((never.seen().len(), issuer.asked().len()), (sent, asked));
+    }
 }
 
 #[tokio::test]
@@ -444,6 +464,12 @@ async fn a_refused_renewal_says_why_and_shows_no_secret() {
     assert!(shown.contains("flowcell credential connect drive") && !shown.contains("refresh-0"), "{shown}");
     assert_eq!(issuer.server.seen().len(), 1, "no request leaves without its credential");
     assert_eq!(store.state("drive").claimed_until, None);
+    // The refusal is for good, so the issuer is asked again only after a pause.
+    assert_eq!(kit.get(&issuer.server.url("/file")).await.unwrap_err(), failure);
+    assert_eq!(issuer.server.seen().len(), 1);
+    store.pass_pause();
+    kit.get(&issuer.server.url("/file")).await.unwrap_err();
+    assert_eq!(issuer.server.seen().len(), 2);
     // The server that issues tokens may be down, too.
     let down = Server::start(|_| Reaction::Send(answer("503 Service Unavailable", &[], b"busy"))).await;
     let settings = json!({ "grant": "client_credentials", "tokenUrl": down.url("/token"), "clientId": "c" });

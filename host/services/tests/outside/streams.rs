@@ -425,11 +425,13 @@ async fn an_answer_that_cannot_be_searched_for_secrets_is_refused() {
 #[tokio::test]
 async fn a_refused_token_is_renewed_before_the_stream_begins() {
     let issuer = Issuer::start().await;
-    let kit = credentials::kit(Arc::new(issuer.store("client_credentials")), &[issuer.origin()], &[("drive", &[])]);
+    let store = Arc::new(issuer.store("client_credentials"));
+    let kit = credentials::kit(store.clone(), &[issuer.origin()], &[("drive", &[])]);
     let url = issuer.server.url("/file");
     for _ in 0..2 {
         let mut stream = open(&kit, &url).await.unwrap();
         assert_eq!(stream.rest().await.unwrap(), "echo Bearer [key]");
         issuer.revoke();
+        store.pass_pause();
     }
 }

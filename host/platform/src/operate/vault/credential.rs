@@ -46,6 +46,8 @@ pub(super) struct StoredCredential {
 pub(super) struct StoredTokens {
     /// The version of the credential to which they belong.
     version: u64,
+    /// The time at which the host got the token. Earlier versions did not write it.
+    issued: Option<u64>,
     renew_at: Option<u64>,
     /// The time in which the host can renew the token without a person.
     lifetime: Option<StoredLifetime>,
@@ -401,7 +403,7 @@ impl Vault {
                 let key = self.data_key(tenant, &kept.key)?;
                 let members = SecretMembers::from_text(&kept.open(tenant, name, &key)?);
                 let members = members.ok_or_else(|| VaultError::DamagedCredential(name.to_owned()))?;
-                Token::from_members(&members, kept.renew_at, kept.lifetime.map(Lifetime::from))
+                Token::from_members(&members, kept.issued, kept.renew_at, kept.lifetime.map(Lifetime::from))
             }
         };
         let failure = kept.failure.map(RefreshFailure::from);
@@ -420,10 +422,12 @@ impl Vault {
         if !is_current {
             return Err(VaultError::Changed(name.to_owned()));
         }
+        let issued = state.token.as_ref().and_then(|token| token.issued);
         let renew_at = state.token.as_ref().and_then(|token| token.renew_at);
         let lifetime = state.token.as_ref().and_then(|token| token.lifetime);
         let kept = StoredTokens {
             version,
+            issued,
             renew_at,
             lifetime: lifetime.map(|Lifetime { since, ends }| StoredLifetime { since, ends }),
             claimed_until: state.claimed_until,

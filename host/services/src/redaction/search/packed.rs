@@ -64,7 +64,7 @@ fn unpack(search: &Search<'_>, mut stream: impl Read, depth: u8) -> Outcome {
     while search.may_unpack(WINDOW) {
         let before = window.len();
         let read = stream.by_ref().take(WINDOW as u64).read_to_end(&mut window);
-        search.give_back(WINDOW - (window.len() - before));
+        search.count_unpacked(WINDOW, window.len() - before);
         if window.len() > before && !search.view(&window, depth).is_empty() {
             return Outcome::HasKey;
         }
