@@ -20,6 +20,9 @@ use serde::{Deserialize, Serialize};
 use super::{MAX_CREDENTIALS, MAX_WRITE_TRIES, Vault, VaultError, parse_origins, row::SealedRow, seal::Sealed};
 use crate::operate::{audit::Outcome, policy::Policy};
 
+#[cfg(test)]
+mod tests;
+
 /// The time between two looks at the tokens that another process renews.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -408,8 +411,11 @@ impl Vault {
         let token = match kept.key.is_empty() {
             true => None,
             false => {
-                let key = self.data_key(tenant, &kept.key)?;
-                let members = SecretMembers::from_text(&kept.open(tenant, name, &key)?);
+                let opened = self.data_key(tenant, &kept.key).and_then(|key| kept.open(tenant, name, &key));
+                if opened.as_ref().is_err_and(VaultError::is_decryption_failure) {
+                    self.note_refused_credential(tenant, name);
+                }
+                let members = SecretMembers::from_text(&opened?);
                 let members = members.ok_or_else(|| VaultError::DamagedCredential(name.to_owned()))?;
                 Token::from_members(&members, kept.renew_at, kept.lifetime.map(Lifetime::from))
             }
