@@ -6,7 +6,7 @@ use axum::{
     extract::FromRequestParts,
     http::{Method, header, request::Parts},
 };
-use flowcell_server::api::{Answer, Api, Refusal, is_encrypted};
+use flowcell_server::api::{Answer, Api, Refusal, is_over_tls};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use url::form_urlencoded;
@@ -105,7 +105,7 @@ impl Visit {
     /// Returns the address of this server as the browser knows it, for examples.
     pub(crate) fn origin(&self) -> String {
         let host = self.parts.headers.get(header::HOST).and_then(|host| host.to_str().ok());
-        let scheme = if is_encrypted(&self.parts.headers) { "https" } else { "http" };
+        let scheme = if is_over_tls(&self.parts) { "https" } else { "http" };
         format!("{scheme}://{}", host.unwrap_or("127.0.0.1:7171"))
     }
 }

@@ -110,6 +110,7 @@ pub fn begin(host: &Host, actor: &str, name: &str, origin: &str) -> Result<Conse
     if origin.len() > MAX_ORIGIN_BYTES {
         return Err(refused(format!("the address of the console has more than {MAX_ORIGIN_BYTES} bytes")).into());
     }
+    host.vault().token_url_allowed(host.tenant(), &settings.token_url)?.map_err(refused)?;
     let (_, client) = outside::credential_store(host);
     settings.check_endpoints(&client).map_err(refused)?;
     let (state, verifier) = (pkce::random(), pkce::random());
@@ -194,6 +195,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::operate::policy::{OPERATORS, POLICY, Policy};
     use crate::tenants::operation::credential::{CredentialToSet, set};
 
     /// Returns a host with the credential `crm` of the tenants `a` and `b`, whose token endpoint no test reaches.
@@ -288,6 +290,11 @@ mod tests {
             let refused = begin("crm", "https://flows.example.com").map(|_| ()).unwrap_err();
             assert!(refused.contains(why), "{refused}");
         }
+        // The operator has limited the tenant since the credential was set.
+        let (none, operators) = (Policy { grants: Some([].into()), ..Policy::default() }, Tenant::from(OPERATORS));
+        Documents { store: host.documents(), tenant: &operators }.put(POLICY, "a", Some(&none), 0).unwrap();
+        let refused = begin("crm", "https://flows.example.com").map(|_| ()).unwrap_err();
+        assert!(refused.contains("`tokenUrl`: the operator allows this tenant no requests"), "{refused}");
         let to = json!({ "kind": "bearer", "secrets": { "token": "hunter2-hunter2" }, "for": ["https://a.example"] });
         set(&host, "test", "shop", &serde_json::from_value(to).unwrap()).unwrap();
         assert!(begin("shop", "https://flows.example.com").is_err_and(|why| why.contains("and not `oauth2`")));

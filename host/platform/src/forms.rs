@@ -318,11 +318,10 @@ impl Forms<'_> {
     fn check_prefill(&self, library: &FlowLibrary, link: &FormLink) -> Result<(), FormError> {
         let flow = library.load(self.0, &link.flow, None)?;
         if fixed_member(flow.graph().input_schema.as_ref(), &Value::Null, &link.prefill).is_some() {
-            let why = "`prefill` may not set `trigger`, by which a flow knows its trigger; leave it out";
-            return Err(FormError::Request(why.to_owned()));
+            let why = "`trigger`: a flow knows its trigger by it, so a link may not set it; leave it out";
+            return Err(FormError::Prefill(InputError::Unfit { findings: vec![why.to_owned()] }));
         }
-        let prefill = Json::from(link.prefill.clone());
-        self.0.computing(flow.graph(), || flow.check_part(&prefill)).map_err(FormError::Prefill)
+        self.0.computing(flow.graph(), || flow.check_part(&link.prefill)).map_err(FormError::Prefill)
     }
 
     /// Prepares the run of a form, and counts the use. The members of `input` take precedence over those of the link. A

@@ -128,7 +128,9 @@ pub use host::stores::{open_shared_runs, open_whole_shared_store};
 pub use host::{Host, HostBuilder, agentic};
 pub use library::service::{FlowError, FlowService, StepLine};
 pub use library::versions::{self, FlowVersion, MoveError, NoVersion, RetryError};
-pub use library::{FlowEntry, FlowFiles, FlowLibrary, FlowSource, LibraryError, PostedFlow, PushError, StoredFlow};
+pub use library::{
+    FlowEntry, FlowFiles, FlowLibrary, FlowSource, LibraryError, Misplaced, PostedFlow, PushError, StoredFlow,
+};
 pub use operate::{
     account, address, audit, identity, pkce, policy, quota::QuotaError, retention, settings_file, usage, vault,
 };

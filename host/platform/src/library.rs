@@ -22,6 +22,7 @@
 
 mod error;
 mod files;
+mod misplaced;
 pub mod post;
 pub mod service;
 mod stored;
@@ -41,6 +42,7 @@ use flowcell_flow::{CheckContext, CheckMode, Source, Start, about};
 use self::files::{Ending, LibraryFiles, LinkError, Size};
 pub use self::{
     error::{LibraryError, PushError},
+    misplaced::Misplaced,
     stored::{FlowEntry, FlowFiles, FlowSource, PostedFlow, StoredFlow},
 };
 use crate::{

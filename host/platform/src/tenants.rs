@@ -443,7 +443,7 @@ impl Identify for Tenants {
         }
         let tenant = Tenant::from(known.tenant.as_str());
         let policy = Policy::read(self.document_store(), &tenant).map_err(|_| AuthError::Unavailable)?;
-        self.uses.note(id, tenant.as_str(), known.expires, self.host.now());
+        self.uses.note(id, tenant.as_str(), known.expiry_of_use(), self.host.now());
         let token = Some(Arc::from(id));
         Ok(Caller { tenant, scopes: known.scopes(), token, policy: Arc::new(policy) })
     }

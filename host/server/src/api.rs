@@ -14,11 +14,13 @@ use flowcell_engine::FairSemaphore;
 use serde_json::Value;
 use tower::ServiceExt;
 
-pub use crate::http::cookie::is_encrypted;
 use crate::{
     blocking::blocking,
     http::{
-        api_error::ApiError, auth_rate_limiter::ClientAddr, cookie::X_FORWARDED_PROTO, intake::read_body,
+        api_error::ApiError,
+        auth_rate_limiter::ClientAddr,
+        cookie::{OverTls, X_FORWARDED_PROTO},
+        intake::read_body,
         permit::RequestPermit,
     },
 };
@@ -71,6 +73,11 @@ pub struct Refusal {
     pub message: String,
     /// Further data for programs. `null` if there are none.
     pub details: Value,
+}
+
+/// Returns whether the browser of a page came over TLS to this server, or to a trusted proxy.
+pub fn is_over_tls(page: &Parts) -> bool {
+    page.extensions.get::<OverTls>().is_some()
 }
 
 /// Does work that takes long on a thread that no request waits for. Returns `None` if the work has panicked.
@@ -133,6 +140,7 @@ impl Api {
         }
         let extensions = request.extensions_mut();
         page.extensions.get::<ClientAddr>().map(|from| extensions.insert(*from));
+        page.extensions.get::<OverTls>().map(|over_tls| extensions.insert(*over_tls));
         for name in &PASSED_ON {
             page.headers.get_all(name).iter().for_each(|value| _ = request.headers_mut().append(name, value.clone()));
         }

@@ -96,6 +96,9 @@ pub trait CredentialStore: Send + Sync {
     /// Records that the host refused a run a credential, because the tenant of the run has none of this name.
     fn refused(&self, tenant: &Tenant, name: &str);
 
+    /// Fails if the operator does not allow the tenant requests to the token endpoint at `url`.
+    fn check_token_url(&self, tenant: &Tenant, url: &str) -> Result<(), Failure>;
+
     /// Returns the time in milliseconds since 1970.
     fn now(&self) -> u64;
 

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use flowcell::{
     Host,
     tenants::{Tenants, operation::Operation},
-    vault::{self, Hidden, KeySource, MAX_VALUE},
+    vault::{self, Hidden, KeySource, LostSecrets, MAX_VALUE},
 };
 
 use crate::{
@@ -145,14 +145,26 @@ pub(super) fn warn_of_lost_secrets(host: &Host, terminal: Terminal) {
     match Tenants::of(host).lost_secrets() {
         Ok(all) => {
             for (tenant, lost) in all {
-                let secrets = counted(lost.secrets.len(), "secret");
                 terminal.warn(&format!(
-                    "no given key opens {secrets} of the tenant `{tenant}`; pass the right key with `--secret-key`, or \
-                     list them with `flowcell secret reset --tenant {tenant}`"
+                    "no given key opens {} of the tenant `{tenant}`; pass the right key with `--secret-key`, or \
+                     list them with `flowcell secret reset --tenant {tenant}`",
+                    amounts(&lost)
                 ));
             }
         }
         Err(error) => terminal.warn(&format!("cannot check the keys of the secrets: {error}")),
+    }
+}
+
+/// Returns what is lost, such as `2 secrets and 1 credential`.
+fn amounts(lost: &LostSecrets) -> String {
+    let LostSecrets { secrets, credentials, data_keys, .. } = lost;
+    let found =
+        [(secrets.len(), "secret"), (credentials.len(), "credential")].into_iter().filter(|(count, _)| *count > 0);
+    let found: Vec<_> = found.map(|(count, word)| counted(count, word)).collect();
+    match found.is_empty() {
+        true => counted(data_keys.len(), "data key"),
+        false => found.join(" and "),
     }
 }
 
@@ -175,4 +187,20 @@ pub(super) fn read_secret_value(variable: Option<&str>) -> Result<Hidden, CliErr
     let text = Hidden::from(text);
     let line = text.text().strip_suffix('\n').unwrap_or(text.text());
     Ok(Hidden::from(line.strip_suffix('\r').unwrap_or(line).to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_counts_each_kind_that_is_lost() {
+        let of = |secrets: usize, credentials: usize, data_keys: usize| {
+            let names = |count: usize| vec!["n".to_owned(); count];
+            let (secrets, credentials, data_keys) = (names(secrets), names(credentials), names(data_keys));
+            amounts(&LostSecrets { secrets, credentials, data_keys, removed: false })
+        };
+        assert_eq!(of(2, 1, 1), "2 secrets and 1 credential");
+        assert_eq!([of(1, 0, 1), of(0, 2, 0), of(0, 0, 1)], ["1 secret", "2 credentials", "1 data key"]);
+    }
 }

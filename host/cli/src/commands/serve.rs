@@ -118,6 +118,7 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, CliE
     args.outbound.limit(&host);
     warn_if_exposed(&args.store, terminal)?;
     warn_of_lost_secrets(&host, terminal);
+    check::warn_of_misplaced(&args.flows, terminal);
     let retention = args.retention.of(&host, Some(&args.flows))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| CliError::internal("cannot start the runtime").because(&error))?;

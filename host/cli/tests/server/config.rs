@@ -180,3 +180,18 @@ fn a_server_uses_the_settings_of_its_file() {
     assert!(folder.path().join("kept").is_dir());
     assert_eq!(stop(child), Some(0));
 }
+
+#[test]
+fn a_flow_beside_the_folder_of_its_tenant_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = folder.path().join("flows/.tenants/acme");
+    fs::create_dir_all(own.join("flows")).unwrap();
+    fs::write(own.join("lost.yaml"), "flow: { name: lost }\n").unwrap();
+    fs::write(own.join("flows/good.yaml"), "flow: { name: good }\n").unwrap();
+    let output = output_of(folder.path(), &["serve", "--check", "--flows", "flows"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let told = stderr(&output);
+    let wanted =
+        "does not read the flow `flows/.tenants/acme/lost.yaml`; move it to the folder `flows/.tenants/acme/flows`";
+    assert!(told.contains(wanted) && !told.contains("good.yaml"), "{told}");
+}

@@ -10,7 +10,7 @@ use std::{
     fs,
     net::SocketAddr,
     path::{Path, PathBuf},
-    process::{Child, Command, Output},
+    process::{Command, Output},
 };
 
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ use super::notify::Hook;
 use crate::{
     client::ask,
     kit::{flowcell, has_program, output_of, root, stderr, stdout},
-    server::process::serve,
+    server::process::{Serving, serve},
 };
 
 /// The number of checks after which the test stops waiting for a state.
@@ -67,7 +67,7 @@ fn wait_until(what: &str, mut is_there: impl FnMut() -> bool) {
     assert!((0..MAX_TRIES).any(|_| is_there()), "never: {what}");
 }
 
-fn kill(mut child: Child) {
+fn kill(mut child: Serving) {
     child.kill().unwrap();
     child.wait().unwrap();
 }
@@ -104,7 +104,7 @@ impl Person {
     }
 
     /// Starts a server that tells a person.
-    fn serve(folder: &Path, arguments: &[&str]) -> (Child, SocketAddr) {
+    fn serve(folder: &Path, arguments: &[&str]) -> (Serving, SocketAddr) {
         serve(folder, &[&["--notify", "notify.yaml"], arguments].concat())
     }
 

@@ -19,7 +19,7 @@ use crate::{
     kit::{has_program, output_of, stderr, stdout},
     samples::asks,
     server::{
-        process::{serve, stop},
+        process::{Serving, serve, stop},
         tls::first_text,
     },
 };
@@ -61,7 +61,7 @@ fn printed() -> &'static str {
 struct Site {
     folder: TempDir,
     made: Made,
-    server: Option<Child>,
+    server: Option<Serving>,
     /// The address of the server behind nginx.
     behind: SocketAddr,
     nginx: Child,

@@ -6,7 +6,7 @@ use std::{
     io::{BufRead, BufReader, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     path::Path,
-    process::{Child, Command},
+    process::Command,
     sync::{
         Mutex,
         mpsc::{Receiver, Sender, channel},
@@ -25,7 +25,7 @@ use crate::{
     kit::{output_of, stderr},
     outside::server::{Seen, Server, answer},
     samples::asks,
-    server::process::{serve, serve_with_output, stop},
+    server::process::{Serving, serve, serve_with_output, stop},
     servers,
 };
 
@@ -80,7 +80,7 @@ impl Hook {
 }
 
 /// Writes the file of targets, and starts a server with it.
-fn start(folder: &Path, targets: &str) -> (Child, SocketAddr) {
+fn start(folder: &Path, targets: &str) -> (Serving, SocketAddr) {
     fs::write(folder.join("notify.yaml"), format!("targets:\n{targets}")).unwrap();
     serve(folder, &["--notify", "notify.yaml"])
 }
@@ -99,7 +99,7 @@ fn run(address: SocketAddr, flow: &Value, id: &str) {
     assert_eq!(answer.status, 201, "{answer:?}");
 }
 
-fn kill(mut child: Child) {
+fn kill(mut child: Serving) {
     child.kill().unwrap();
     child.wait().unwrap();
 }
@@ -362,7 +362,7 @@ fn a_file_that_is_read_again_replaces_the_targets_and_a_broken_one_does_not() {
 }
 
 /// Starts a server on a shared store with the file of targets in the folder.
-fn serve_on(folder: &Path, url: &str) -> (Child, SocketAddr) {
+fn serve_on(folder: &Path, url: &str) -> (Serving, SocketAddr) {
     serve(folder, &["--notify", "notify.yaml", "--store", url])
 }
 

@@ -30,13 +30,13 @@ const KILL_STEP: usize = 4;
 const SECRET: &str = "hunter2-hunter2";
 
 fn set_secret(folder: &Path, tenant: &str) {
+    give_secret(folder, &["secret", "set", "token", "--tenant", tenant]);
+}
+
+/// Calls a command that reads a secret from its standard input.
+fn give_secret(folder: &Path, arguments: &[&str]) {
     let mut command = flowcell(folder);
-    let mut child = command
-        .args(["secret", "set", "token", "--tenant", tenant])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut child = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(SECRET.as_bytes()).unwrap();
     assert!(child.wait().unwrap().success());
 }
@@ -50,6 +50,8 @@ fn fill(folder: &Path) -> String {
         park(folder, name, "r");
         ask(folder, &["runs", "bulk", "delete", "--status", "failed", "--tenant", name, "--yes", "--json"]);
         set_secret(folder, name);
+        let credential = ["credential", "set", "crm", "--kind", "bearer", "--for", "https://crm.example"];
+        give_secret(folder, &[&credential[..], &["--tenant", name]].concat());
         fs::write(folder.join("note.txt"), format!("a note of {name}.")).unwrap();
         ask(folder, &["files", "put", "note.txt", "--tenant", name]);
         let flows = folder.join("flows/.tenants").join(name);
@@ -98,6 +100,7 @@ fn a_removed_tenant_is_gone_and_a_certificate_says_what_remains() {
     assert_eq!(stopped, json!({ "cancelled": 1, "notCancelled": [] }));
     let runs = ask(folder, &["runs", "list", "--json", "--tenant", "acme"]);
     assert_eq!(runs[0]["status"], "cancelled");
+    let jobs = ask(folder, &["jobs", "list", "--json", "--tenant", "acme"]).as_array().unwrap().len() as u64;
     let planned = ask(folder, &["tenant", "delete", "acme"]);
     assert_eq!((&planned["found"]["rows"]["runs"], &planned["found"]["tokens"]), (&json!(1), &json!(1)), "{planned}");
     assert_eq!(ask(folder, &["runs", "list", "--json", "--tenant", "acme"]), runs, "nothing is removed yet");
@@ -108,7 +111,9 @@ fn a_removed_tenant_is_gone_and_a_certificate_says_what_remains() {
     let mode = fs::metadata(folder.join("certificate.json")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let removed = &certificate["removed"];
-    assert_eq!((&removed["rows"]["runs"], &removed["secrets"], &removed["tokens"]), (&json!(1), &json!(1), &json!(1)));
+    let counts = ["secrets", "credentials", "tokens", "accounts", "jobs"].map(|kind| removed[kind].as_u64().unwrap());
+    assert_eq!((&removed["rows"]["runs"], counts), (&json!(1), [1, 1, 1, 0, jobs]), "{certificate}");
+    assert!(jobs > 0, "the bulk deletion is a job");
     assert_eq!(
         (&certificate["left"], &certificate["keyDestroyed"], &certificate["overwritten"]),
         (&json!({}), &json!(true), &json!(true)),
@@ -397,13 +402,17 @@ fn a_tenant_is_exported_beside_the_owner_of_the_store() {
     let token = fill(folder);
     let _owner = Owner::start(folder, &["serve", "--listen", "127.0.0.1:0"], "listening on");
     let manifest = ask(folder, &["tenant", "export", "acme", "out"]);
-    let numbers = ["runs", "flowFiles", "files", "tokens", "secrets"].map(|name| manifest[name].as_u64().unwrap());
-    assert_eq!(numbers, [1, 1, 1, 1, 1], "{manifest}");
+    let counted = ["runs", "flowFiles", "files", "tokens", "secrets", "credentials", "accounts"];
+    let numbers = counted.map(|name| manifest[name].as_u64().unwrap());
+    assert_eq!(numbers, [1, 1, 1, 1, 1, 1, 0], "{manifest}");
     assert_eq!(manifest["postedVersions"], 0, "a store in a folder has no posted flows");
-    assert!(manifest["notExported"].to_string().contains("values of secrets"), "{manifest}");
+    let left_out = manifest["notExported"].to_string();
+    assert!(["values of secrets and of credentials", "links to forms"].iter().all(|part| left_out.contains(part)));
     let out = folder.join("out");
     let read = |name: &str| fs::read_to_string(out.join(name)).unwrap();
     assert_eq!(serde_json::from_str::<Value>(&read("manifest.json")).unwrap(), manifest);
+    let credential: Value = serde_json::from_str(&read("credentials.json")).unwrap();
+    assert_eq!((&credential[0]["name"], &credential[0]["kind"]), (&json!("crm"), &json!("bearer")), "{credential}");
     let run: Value = serde_json::from_str(read("runs.jsonl").lines().next().unwrap()).unwrap();
     assert_eq!((&run["runId"], &run["status"]), (&json!("r"), &json!("parked")));
     let document: Value = serde_json::from_str(&read(run["file"].as_str().unwrap())).unwrap();

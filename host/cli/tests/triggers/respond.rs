@@ -169,6 +169,7 @@ fn answers_that_are_not_safe_are_not_sent() {
         headers("access-control-allow-origin", "*"),
         headers("content-security-policy", "default-src *"),
         headers("strict-transport-security", "max-age=0"),
+        headers("speculation-rules", "\"https://evil.test/rules.json\""),
         headers("x-accel-redirect", "/secret"),
         headers("x-note", "a\r\nset-cookie: b=1"),
         headers("location", "javascript:alert(1)"),

@@ -179,6 +179,11 @@ impl Jobs<'_> {
         Jobs { host, store: JobStore::of(host) }
     }
 
+    /// Counts the jobs of the tenant.
+    pub(crate) fn count(&self) -> Result<u64, DocumentError> {
+        Ok(self.store.all_of(self.tenant())?.len() as u64)
+    }
+
     /// Removes all jobs of the tenant, which was removed.
     pub(crate) fn remove_all(&self) -> Result<(), DocumentError> {
         self.store.remove_all(self.tenant())

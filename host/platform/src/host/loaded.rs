@@ -1,5 +1,7 @@
 //! A checked flow, ready to run.
 
+mod partial;
+
 use std::sync::Arc;
 
 use flowcell_contract::{Json, NodeType, Tenant, similar};
@@ -13,6 +15,7 @@ use flowcell_schema::{Budget, Schema, SchemaError, ValidationError};
 
 use serde_json::Value;
 
+use self::partial::{for_part, is_complete, with_optional_members};
 use crate::host::{
     content::Content,
     error::{InputError, StartError},
@@ -111,11 +114,15 @@ impl LoadedFlow {
         Ok(CheckedInput { flow: self, given, whole })
     }
 
-    /// Checks a part of an input, whose other members follow later, against the flow's `inputSchema`. It may block for about
-    /// 2 s.
-    pub(crate) fn check_part(&self, given: &Json) -> Result<(), InputError> {
+    /// Checks a part of an input, whose other members follow later, against the flow's `inputSchema`: against all of it if
+    /// no members can follow. It may block for about 2 s.
+    pub(crate) fn check_part(&self, given: &Value) -> Result<(), InputError> {
         let Some(schema) = &self.graph.input_schema else { return Ok(()) };
-        check(&with_optional_members(schema), "its `inputSchema`", given)
+        let part = Json::from(given.clone());
+        match is_complete(schema, given) {
+            true => self.check_input(part).map(drop),
+            false => check(&for_part(schema, given), "its `inputSchema`", &part),
+        }
     }
 
     /// Checks a test's fixture for a node's output against the output schema of the node type. The fixture may omit
@@ -167,40 +174,6 @@ fn check(schema: &Value, name: &str, value: &Json) -> Result<(), InputError> {
         return Ok(());
     }
     Err(InputError::Unfit { findings: errors.iter().take(MAX_MISMATCHES).map(describe).collect() })
-}
-
-/// Returns a schema that also accepts values with omitted members.
-fn with_optional_members(schema: &Value) -> Value {
-    // The last one depends on the alternatives that a whole value fits.
-    const KEYWORDS_ON_ABSENCE: [&str; 9] = [
-        "required",
-        "minProperties",
-        "dependentRequired",
-        "dependentSchemas",
-        "not",
-        "if",
-        "then",
-        "else",
-        "unevaluatedProperties",
-    ];
-    const KEYWORDS_WITH_VALUES: [&str; 4] = ["const", "enum", "default", "examples"];
-    match schema {
-        Value::Array(schemas) => schemas.iter().map(with_optional_members).collect(),
-        Value::Object(keywords) => {
-            // A member may be called `required`, but then it has a schema.
-            let is_kept = |(key, value): &(&String, &Value)| {
-                !KEYWORDS_ON_ABSENCE.contains(&key.as_str()) || (*key == "required" && !value.is_array())
-            };
-            let keyword = |(key, value): (&String, &Value)| match key.as_str() {
-                key if KEYWORDS_WITH_VALUES.contains(&key) => (key.to_owned(), value.clone()),
-                // A partial value may match several alternatives.
-                "oneOf" => ("anyOf".to_owned(), with_optional_members(value)),
-                key => (key.to_owned(), with_optional_members(value)),
-            };
-            Value::Object(keywords.iter().filter(is_kept).map(keyword).collect())
-        }
-        value => value.clone(),
-    }
 }
 
 /// Logs the newer rules that a stored flow breaks, with the line of each. Such a flow still runs.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use flowcell_contract::{GrantShape, Json, NodeLimits, Tenant, similar};
+use flowcell_contract::{BuiltIn, GrantShape, Json, NodeLimits, Tenant, similar};
 use flowcell_engine::Engine;
 use flowcell_runtime::{
     LiveRuns,
@@ -171,6 +171,18 @@ impl Policy {
         Err(format!("`{refused}` exceeds the operator's limits for this tenant: {}", most.join(", ")))
     }
 
+    /// Checks that the host may send requests of the tenant itself, and not of a flow, to a URL: `grants.http` bounds them,
+    /// too. The error is a sentence for people.
+    pub(crate) fn check_url(&self, url: &str) -> Result<(), String> {
+        let http = BuiltIn::Http.name();
+        match self.most_granted(http) {
+            None => Ok(()),
+            Some(most) if most.is_empty() => Err("the operator allows this tenant no requests to servers".into()),
+            // A grant has no query.
+            Some(_) => self.check_grant(http, &Json::from(url.split('?').next().unwrap_or_default())),
+        }
+    }
+
     /// Checks that the policy has no unknown names and no invalid numbers, which would look like limits without being
     /// limits.
     pub(crate) fn check(&self, capabilities: &[String]) -> Result<(), String> {
@@ -297,6 +309,33 @@ mod tests {
         assert!(nothing.check_grant("model", &Json::from("a/b")).is_err());
         assert!(Policy::default().check_grant("model", &Json::from("a/b")).is_ok());
         assert!(serde_json::from_str::<Policy>(r#"{ "maxRuns": 1 }"#).is_err());
+    }
+
+    #[test]
+    fn a_policy_bounds_the_requests_of_the_tenant_itself() {
+        let http = |most: &[&str]| {
+            let most = most.iter().map(|pattern| (*pattern).to_owned()).collect();
+            Policy { grants: Some([("http".to_owned(), most)].into()), ..Policy::default() }
+        };
+        let bounded = http(&["https://api.example.com", "https://login.example.com/oauth/*"]);
+        for (url, allowed) in [
+            ("https://api.example.com/token", true),
+            ("https://api.example.com/token?tenant=a", true),
+            ("https://login.example.com/oauth/token?x=/", true),
+            ("https://login.example.com/token?x=/oauth/token", false),
+            ("https://evil.example/token?https://api.example.com", false),
+            ("https:evil.example/token", false),
+            ("http://api.example.com/token", false),
+        ] {
+            assert_eq!(bounded.check_url(url).is_ok(), allowed, "{url}");
+        }
+        let told = bounded.check_url("https://evil.example/token").unwrap_err();
+        assert!(told.contains("`https://evil.example/token` exceeds") && told.contains("`https://api.example.com`"));
+        let nothing = Policy { grants: Some(BTreeMap::new()), ..Policy::default() };
+        for none in [http(&[]), nothing] {
+            assert!(none.check_url("https://api.example.com").unwrap_err().contains("no requests to servers"));
+        }
+        assert_eq!(Policy::default().check_url("https://evil.example"), Ok(()));
     }
 
     #[test]

@@ -1,12 +1,11 @@
 //! The record of a tenant.
 
-use std::collections::BTreeMap;
-
 use flowcell_contract::Tenant;
 use flowcell_runtime::ports::{DocumentStore, StoreError};
 use serde::{Deserialize, Serialize};
 
 use super::{documents::Documents, policy::OPERATORS};
+use crate::tenants::deletion::FoundData;
 
 pub(crate) const TENANT: &str = "tenant";
 
@@ -32,12 +31,8 @@ pub(crate) struct Removal {
     pub(crate) id: String,
     /// The time of the start, in milliseconds since 1970.
     pub(crate) began: u64,
-    /// The rows of the tenant by their tables.
-    pub(crate) rows: BTreeMap<String, u64>,
-    /// Number of tokens.
-    pub(crate) tokens: u64,
-    /// Number of secrets.
-    pub(crate) secrets: u64,
+    #[serde(flatten)]
+    pub(crate) found: FoundData,
     /// True if the tenant had a key of its own, which the removal destroys.
     pub(crate) has_key: bool,
     /// Number of data keys that the key of the store alone opens.

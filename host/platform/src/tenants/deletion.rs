@@ -64,6 +64,15 @@ pub struct FoundData {
     pub tokens: u64,
     /// Number of secrets.
     pub secrets: u64,
+    /// Number of credentials. Certificates of earlier versions count none.
+    #[serde(default)]
+    pub credentials: u64,
+    /// Number of accounts of people. Certificates of earlier versions count none.
+    #[serde(default)]
+    pub accounts: u64,
+    /// Number of jobs that are kept. Certificates of earlier versions count none.
+    #[serde(default)]
+    pub jobs: u64,
 }
 
 /// The files of a tenant that a removal has removed.
@@ -196,8 +205,13 @@ fn check_undriven(tenants: &Tenants, tenant: &Tenant) -> Result<(), TenantError>
 
 fn find(tenants: &Tenants, tenant: &Tenant) -> Result<FoundData, TenantError> {
     let rows = erasure::eraser(&tenants.host).rows_of(tenant)?;
+    // Tokens, accounts and jobs are documents of the operators, so they are not among the rows.
     let tokens = tenants.tokens(Some(tenant.as_str()))?.len() as u64;
-    Ok(FoundData { rows, tokens, secrets: tenants.vault().list(tenant)?.len() as u64 })
+    let secrets = tenants.vault().list(tenant)?.len() as u64;
+    let credentials = tenants.vault().list_credentials(tenant)?.len() as u64;
+    let accounts = accounts::list(tenants, Some(tenant.as_str()))?.len() as u64;
+    let jobs = Jobs::of(&tenants.host.for_tenant(tenant.clone())).count()?;
+    Ok(FoundData { rows, tokens, secrets, credentials, accounts, jobs })
 }
 
 /// Records that the removal has begun. Returns the start, and the new version of the record.
@@ -214,9 +228,7 @@ fn begin(
     let removal = Removal {
         id: hex::encode(rand::random::<[u8; 8]>()),
         began: tenants.host.now(),
-        rows: found.rows,
-        tokens: found.tokens,
-        secrets: found.secrets,
+        found,
         has_key: tenants.vault().has_key(tenant)?,
         plain_data_keys: tenants.vault().count_plain_keys(tenant)?,
         audit_entries: log.entries,
@@ -333,7 +345,7 @@ fn certify(tenants: &Tenants, removal: &Removal, rest: Rest) -> Certificate {
         tenant: None,
         began: removal.began,
         ended: tenants.host.now(),
-        removed: FoundData { rows: removal.rows.clone(), tokens: removal.tokens, secrets: removal.secrets },
+        removed: removal.found.clone(),
         files,
         left,
         audit: AuditHead { entries: removal.audit_entries, head: removal.audit_head.clone() },
@@ -347,15 +359,15 @@ fn certify(tenants: &Tenants, removal: &Removal, rest: Rest) -> Certificate {
 fn copies(tenants: &Tenants, removal: &Removal, rest: &Rest) -> Vec<String> {
     let mut copies = vec!["backups and other copies of the store from before the removal have its rows".to_owned()];
     let shared = tenants.host.shared().is_some();
-    if removal.secrets > 0 || removal.plain_data_keys > 0 || removal.has_key {
+    if removal.found.secrets > 0 || removal.found.credentials > 0 || removal.plain_data_keys > 0 || removal.has_key {
         copies.push(match (removal.has_key, removal.plain_data_keys) {
             (true, 0) => {
-                "secrets in such copies cannot be decrypted without a copy of the tenant's destroyed key, except in \
-                 copies from before the tenant had a key of its own"
+                "secrets and credentials in such copies cannot be decrypted without a copy of the tenant's destroyed \
+                 key, except in copies from before the tenant had a key of its own"
             }
             _ => {
-                "secrets in such copies can be decrypted with the key of the store: encrypt those of the other tenants \
-                 with a new key (`flowcell secret rotate-key`), and destroy the old key and its copies"
+                "secrets and credentials in such copies can be decrypted with the key of the store: encrypt those of \
+                 the other tenants with a new key (`flowcell secret rotate-key`), and destroy the old key and its copies"
             }
         }
         .to_owned());

@@ -165,6 +165,11 @@ impl Token {
         LoginKind::ALL.into_iter().find(|kind| self.is_login && self.note == kind.note())
     }
 
+    /// Returns the end that operators should know of in time. A login has none: its client begins a new one.
+    pub(super) fn expiry_of_use(&self) -> Option<u64> {
+        self.expires.filter(|_| !self.is_login)
+    }
+
     /// Returns whether the token belongs to the operators, and to no tenant.
     pub(super) fn is_of_operators(&self) -> bool {
         self.tenant == OPERATORS
@@ -401,6 +406,8 @@ mod tests {
             tenants.identify(Some(&token.token)).unwrap();
         }
         tenants.flush().unwrap();
+        let warned_of = |id: &str| tenants.get::<Token>(TOKEN, id).unwrap().unwrap().0.expiry_of_use();
+        assert_eq!([warned_of(&used[3].id), warned_of(&used[0].id)], [None, used[0].expires], "a login is no news");
         tenants.revoke_token(&revoked.id).unwrap();
         let (first, second, own) = (used[1].expires.unwrap(), used[0].expires.unwrap(), used[4].expires.unwrap());
         let of = |acme: u64| HashMap::from([(Tenant::from("acme"), acme), (Tenant::from(OPERATORS), own)]);

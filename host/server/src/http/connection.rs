@@ -194,6 +194,9 @@ impl ConnectionContext {
                 if has_tls {
                     cookie::note_tls(request.headers_mut(), is_proxy);
                 }
+                if let Some(over_tls) = cookie::came_over_tls(request.headers(), has_tls, is_proxy) {
+                    request.extensions_mut().insert(over_tls);
+                }
                 let is_strict = has_tls && !is_local_name(request.headers());
                 request.extensions_mut().insert(ClientAddr(caller));
                 request.extensions_mut().insert(BodyTimeout(body_time));

@@ -1,7 +1,7 @@
 //! Consents for credentials: the routes that send the browser of a person to an authorization server, and take its code.
 
 use axum::{
-    Json,
+    Extension, Json,
     http::{HeaderMap, StatusCode, header},
     response::{AppendHeaders, IntoResponse, Response},
 };
@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use super::{
     api_error::{ApiError, ErrorBody},
     app::Request,
-    cookie::origin_of,
+    cookie::{OverTls, origin_of},
     intake::{Body, PathParam},
     steer::Nothing,
 };
@@ -66,11 +66,12 @@ pub(crate) struct ConnectedView {
         (status = "default", body = ErrorBody)))]
 pub(crate) async fn begin(
     request: Request,
+    over_tls: Option<Extension<OverTls>>,
     headers: HeaderMap,
     PathParam(name): PathParam<String>,
     Body(Nothing {}): Body<Nothing>,
 ) -> Result<Response, ApiError> {
-    let origin = origin_of(&headers);
+    let origin = origin_of(&headers, over_tls.map(|Extension(over_tls)| over_tls));
     let begin = move |request: &Request| Ok(consent::begin(&request.host, request.actor(), &name, &origin)?);
     let app = request.app.clone();
     let begun = request.blocking(begin).await?;

@@ -112,15 +112,26 @@ fn value<'a>(headers: &'a HeaderMap, prefix: &str, own: &str) -> Option<&'a str>
 
 /// Returns whether the request came over TLS: to this server, which notes it with [`note_tls`], or to a proxy that says
 /// so. A client that says so falsely gets a cookie that its browser does not keep.
-pub fn is_encrypted(request: &HeaderMap) -> bool {
+pub(crate) fn is_encrypted(request: &HeaderMap) -> bool {
     forwarded_text(request, &X_FORWARDED_PROTO).eq_ignore_ascii_case("https")
         || forwarded_text(request, &header::FORWARDED).contains("proto=https")
 }
 
-/// Returns the address by which a browser has reached the server.
-pub(crate) fn origin_of(request: &HeaderMap) -> String {
+/// Marks a request that came over TLS to this server, or to a trusted proxy. Unlike [`is_encrypted`], it believes no other
+/// client.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OverTls;
+
+/// Returns the address by which a browser has reached the server, for a redirect back to it.
+pub(crate) fn origin_of(request: &HeaderMap, over_tls: Option<OverTls>) -> String {
     let host = request.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    format!("{}://{host}", if is_encrypted(request) { "https" } else { "http" })
+    format!("{}://{host}", if over_tls.is_some() { "https" } else { "http" })
+}
+
+/// Returns whether a request whose protocol was noted came over TLS. Only this server (`has_tls`) and a trusted proxy
+/// (`is_proxy`) may say so.
+pub(crate) fn came_over_tls(request: &HeaderMap, has_tls: bool, is_proxy: bool) -> Option<OverTls> {
+    ((has_tls || is_proxy) && is_encrypted(request)).then_some(OverTls)
 }
 
 /// Notes in the headers of a request that it came to this server over TLS. A trusted proxy (`is_proxy`) may name the
@@ -217,6 +228,27 @@ mod tests {
         assert_eq!(set("x-forwarded-proto", "http"), plain);
         for (name, value) in [("x-forwarded-proto", "https"), ("forwarded", "for=10.0.0.1;proto=https")] {
             assert_eq!(set(name, value), format!("__Host-{plain}; Secure"));
+        }
+    }
+
+    #[test]
+    fn only_this_server_and_trusted_proxies_say_that_a_browser_came_over_tls() {
+        let host = (header::HOST, HeaderValue::from_static("flows.test"));
+        let encrypted = (X_FORWARDED_PROTO, HeaderValue::from_static("https"));
+        for (header, has_tls, is_proxy, expected) in [
+            (Some(encrypted.clone()), false, false, "http://flows.test"),
+            (Some(encrypted), false, true, "https://flows.test"),
+            (Some((header::FORWARDED, HeaderValue::from_static("proto=https"))), false, false, "http://flows.test"),
+            (None, false, true, "http://flows.test"),
+            (None, true, false, "https://flows.test"),
+            (Some((X_FORWARDED_PROTO, HeaderValue::from_static("http"))), true, true, "http://flows.test"),
+        ] {
+            let mut headers: HeaderMap = header.into_iter().chain([host.clone()]).collect();
+            if has_tls {
+                note_tls(&mut headers, is_proxy);
+            }
+            let over_tls = came_over_tls(&headers, has_tls, is_proxy);
+            assert_eq!(origin_of(&headers, over_tls), expected, "{headers:?} {has_tls} {is_proxy}");
         }
     }
 

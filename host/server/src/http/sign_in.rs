@@ -19,7 +19,7 @@ use super::{
     api_error::{ApiError, ErrorBody},
     app::{App, finish_detached},
     auth_rate_limiter::ClientAddr,
-    cookie::origin_of,
+    cookie::{OverTls, origin_of},
     intake::Body,
     sign_in_limiter::WINDOW,
 };
@@ -105,11 +105,13 @@ pub(crate) async fn issuers(State(app): State<Arc<App>>) -> Json<IssuerList> {
         (status = "default", body = ErrorBody)))]
 pub(crate) async fn begin(
     State(app): State<Arc<App>>,
+    over_tls: Option<Extension<OverTls>>,
     headers: HeaderMap,
     Body(NewSignIn { issuer, next }): Body<NewSignIn>,
 ) -> Result<Response, ApiError> {
     let sign_ins = app.sign_ins.clone().ok_or(SignInError::UnknownIssuer)?;
-    let begun = sign_ins.begin(&issuer, &origin_of(&headers), &next).await?;
+    let begun =
+        sign_ins.begin(&issuer, &origin_of(&headers, over_tls.map(|Extension(over_tls)| over_tls)), &next).await?;
     let cookie = app.cookie.set_sign_in(&headers, &begun.cookie, PENDING_LIFETIME_MS);
     let cookie = cookie.ok_or_else(|| ApiError::internal("the sign-in does not fit into a cookie"))?;
     let view = Json(SignInBegun { location: begun.location });

@@ -74,3 +74,25 @@ fn an_invalid_credential_is_refused_without_repeating_its_secret() {
         assert!(!answer.body.contains("hunter2"), "{answer:?}");
     }
 }
+
+#[test]
+fn a_token_url_that_the_policy_forbids_is_refused() {
+    let policy = json!({ "grants": { "http": ["https://*.example.com/oauth"], "credentials": ["*"] } });
+    let (served, [a, _]) = served(&serde_json::from_value(policy).unwrap());
+    let put = |token_url: &str| {
+        let settings = json!({ "grant": "client_credentials", "tokenUrl": token_url, "clientId": "flows" });
+        let secrets = json!({ "clientSecret": VALUE });
+        let body = json!({ "kind": "oauth2", "settings": settings, "secrets": secrets, "for": ["https://b.example"] });
+        call(&served, &a, "PUT", "/v1/credentials/crm", &body)
+    };
+    for forbidden in
+        ["https://evil.example/oauth", "https://login.example.com/x?y=/oauth", "http://a.example.com/oauth"]
+    {
+        let refused = put(forbidden);
+        assert_eq!(refused.fault(), (422, "invalid_credential".into()), "{forbidden}");
+        let told = ["`tokenUrl`: ", "exceeds the operator's limits", "`https://*.example.com/oauth`"];
+        assert!(told.iter().all(|part| refused.body.contains(part)), "{refused:?}");
+    }
+    assert_eq!(call(&served, &a, "GET", "/v1/credentials/crm", &Value::Null).status, 404);
+    assert_eq!(put("https://login.example.com/oauth/token?tenant=7").status, 200);
+}

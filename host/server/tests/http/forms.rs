@@ -196,7 +196,36 @@ fn members_that_do_not_fit_the_flow_make_no_link() {
     }
     // No member pretends to be a trigger, also in a flow that takes any.
     let forged = json!({ "flow": "order", "prefill": { "trigger": { "type": "cron" } } });
-    assert_eq!(house.call("POST", "/v1/forms", &forged).fault(), (400, "bad_request".to_owned()));
+    let refused = house.call("POST", "/v1/forms", &forged);
+    assert_eq!(refused.fault(), (422, "invalid_input".to_owned()));
+    assert!(refused.json()["error"]["details"]["findings"].to_string().contains("`trigger`"), "{refused:?}");
+}
+
+#[test]
+fn members_that_can_never_fit_the_flow_make_no_link() {
+    let house = House::new();
+    let plain = json!({ "type": "string" });
+    let open = json!({
+        "type": "object", "properties": { "a": plain, "b": plain, "c": plain },
+        "not": { "required": ["a", "b"] },
+        "if": { "properties": { "c": { "const": "x" } }, "required": ["c"] }, "then": { "required": ["b"] },
+    });
+    let closed = json!({
+        "type": "object", "properties": { "a": plain, "b": plain }, "additionalProperties": false, "minProperties": 3,
+    });
+    house.store("open", &open);
+    house.store("full", &closed);
+    for (flow, prefill, status) in [
+        ("open", json!({ "a": "1", "b": "2" }), 422),
+        ("open", json!({ "a": "1" }), 201),
+        ("open", json!({ "c": "x" }), 201),
+        // The person may add one of them.
+        ("full", json!({ "a": "1" }), 201),
+        ("full", json!({ "a": "1", "b": "2" }), 422),
+    ] {
+        let answer = house.call("POST", "/v1/forms", &json!({ "flow": flow, "prefill": prefill }));
+        assert_eq!(answer.status, status, "{flow} {prefill}: {answer:?}");
+    }
 }
 
 #[test]

@@ -356,7 +356,7 @@ fn refused(
 }
 
 /// Returns the failure for a request that got no answer.
-fn caused(name: &str, cause: &Failure) -> Failure {
+pub(super) fn caused(name: &str, cause: &Failure) -> Failure {
     let details = vec![("code", Json::from(cause.code.as_str()))];
     Failure { retryable: cause.retryable, ..failure(name, &cause.message, Some(details)) }
 }

@@ -316,6 +316,7 @@ impl OAuth2Settings {
             let Some(url) = url else { continue };
             parse_url(url).map_err(|why| format!("`{name}`: {why}"))?;
         }
+        self.check_authorize_query()?;
         if self.client_id.is_empty() || self.client_id.contains(char::is_control) {
             return Err("`clientId` is empty, or has a control character".into());
         }
@@ -332,7 +333,23 @@ impl OAuth2Settings {
     }
 }
 
-/// The parameters of token endpoints that the host sets.
+impl OAuth2Settings {
+    /// Checks that `authorizeUrl` has no parameter that the host adds to it: a server may take either of the two.
+    fn check_authorize_query(&self) -> Result<(), String> {
+        let Some(url) = &self.authorize_url else { return Ok(()) };
+        let url = parse_url(url)?;
+        let is_added = |name: &str| RESERVED_PARAMS.contains(&name) || self.params.contains_key(name);
+        match url.query_pairs().find(|(name, _)| is_added(name)) {
+            Some((name, _)) => Err(format!(
+                "`authorizeUrl` has the parameter `{}`, which the host sets; leave it out",
+                name.escape_debug()
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The parameters of token and authorization endpoints that the host sets.
 const RESERVED_PARAMS: [&str; 12] = [
     "client_id",
     "client_secret",

@@ -330,6 +330,17 @@ fn an_authorization_has_a_challenge_and_only_its_own_answer_counts() {
     ] {
         assert!(url.contains(part), "{url}");
     }
+    let set = |query: &str| {
+        let members = r#"{ "grant": "authorization_code", "tokenUrl": "https://a.example/t?state=1", "clientId": "c",
+            "authorizeUrl": "https://a.example/auth?QUERY", "clientAuth": "none", "params": { "audience": "a" } }"#;
+        self::settings("oauth2", &members.replace("QUERY", query))
+    };
+    assert!(set("prompt=consent&scopes=x").is_ok());
+    for query in
+        ["state=x", "redirect_uri=https://evil.example", "a=b&client%5fid=x", "scope=", "code_challenge", "audience=b"]
+    {
+        assert!(set(query).unwrap_err().contains("`authorizeUrl` has the parameter"), "{query}");
+    }
     let read = |target: &str| read_redirect(target, "/callback", "st");
     assert_eq!(read("/callback?code=c%2F1&state=st"), Some(Ok("c/1".into())));
     for other in [

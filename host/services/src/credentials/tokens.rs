@@ -196,7 +196,7 @@ impl Of<'_> {
     /// Exchanges the code of an authorization for tokens, and stores them in place of earlier ones.
     pub(super) async fn connect(&self, secrets: &SecretMembers, with: &Authorization) -> Result<(), Failure> {
         let owned = self.owned();
-        let token = oauth2::request(&owned.asking(secrets), oauth2::Proof::Code(with)).await?;
+        let token = owned.request(secrets, oauth2::Proof::Code(with)).await?;
         for _ in 0..MAX_LOOKS {
             let seen = owned.state().await?.seen;
             let state = TokenState { token: Some(token.clone()), claimed_until: None, failure: None, seen };
@@ -224,8 +224,7 @@ impl Owned {
     async fn renew(&self, secrets: &SecretMembers, claim: TokenState) -> Result<Token, Failure> {
         let earlier = claim.token.as_ref().and_then(|token| token.refresh.clone());
         let proof = oauth2::Proof::of(&self.settings, secrets, earlier.as_deref());
-        let asking = self.asking(secrets);
-        let asked = oauth2::request(&asking, proof).await;
+        let asked = self.request(secrets, proof).await;
         let state = self.state().await?;
         if state.claimed_until != claim.claimed_until {
             return Err(not_renewed(&self.name, "the renewal took too long, and another process has begun one"));
@@ -248,9 +247,15 @@ impl Owned {
         }
     }
 
-    fn asking<'a>(&'a self, secrets: &'a SecretMembers) -> oauth2::Asking<'a> {
+    /// Asks the token endpoint for a token. The operator may have forbidden the tenant this server since the credential was
+    /// set.
+    async fn request(&self, secrets: &SecretMembers, proof: oauth2::Proof<'_>) -> Result<Token, Failure> {
+        let own = self.clone();
+        let allowed = blocking(move || own.store.check_token_url(&own.tenant, &own.settings.token_url)).await;
+        allowed.map_err(|cause| oauth2::caused(&self.name, &cause))?;
         let (client, tenant, name, settings) = (&self.client, &self.tenant, &*self.name, &self.settings);
-        oauth2::Asking { client, tenant, name, settings, secrets, now: self.store.now() }
+        let asking = oauth2::Asking { client, tenant, name, settings, secrets, now: self.store.now() };
+        oauth2::request(&asking, proof).await
     }
 
     async fn state(&self) -> Result<TokenState, Failure> {

@@ -4,11 +4,11 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
-use flowcell_contract::{CredentialGrant, CredentialRequest, Failure, Json, Tenant};
+use flowcell_contract::{CredentialGrant, CredentialRequest, Failure, Json, Tenant, code as codes};
 use flowcell_services::{
     credentials::{
         CredentialStore, KnownCredential, OpenCredential, REFRESH_LEASE_MS, RENEWAL_PAUSE_MS, SecretMembers, Settings,
@@ -37,6 +37,8 @@ pub(super) struct Memory {
     tokens: Mutex<BTreeMap<String, TokenState>>,
     now: AtomicU64,
     refused: AtomicUsize,
+    /// The policy of the tenant allows no requests to token endpoints.
+    forbids_token_urls: AtomicBool,
     /// The number of looks at the tokens that another process renews.
     pauses: AtomicUsize,
 }
@@ -87,6 +89,13 @@ impl CredentialStore for Memory {
 
     fn refused(&self, _tenant: &Tenant, _name: &str) {
         self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn check_token_url(&self, _tenant: &Tenant, url: &str) -> Result<(), Failure> {
+        match self.forbids_token_urls.load(Ordering::Relaxed) {
+            true => Err(Failure::new(codes::DENIED, format!("`tokenUrl`: `{url}` exceeds the limits"))),
+            false => Ok(()),
+        }
     }
 
     fn now(&self) -> u64 {
@@ -364,6 +373,14 @@ async fn a_token_is_got_once_and_stored_before_it_is_used() {
     store.now.store(3_570_000, Ordering::Relaxed);
     kit.get(&issuer.server.url("/file")).await.unwrap();
     assert_eq!(issuer.asked().len(), 2);
+    // The operator has forbidden the token endpoint since then: the current token is used, and none is asked for.
+    store.forbids_token_urls.store(true, Ordering::Relaxed);
+    kit.get(&issuer.server.url("/file")).await.unwrap();
+    store.now.store(7_200_000, Ordering::Relaxed);
+    let refused = kit.get(&issuer.server.url("/file")).await.unwrap_err();
+    assert!(refused.code == "credential_refresh_failed" && !refused.retryable, "{refused:?}");
+    assert!(refused.message.contains("`tokenUrl`: ") && refused.message.contains("exceeds the limits"), "{refused:?}");
+    assert_eq!((issuer.asked().len(), store.state("drive").claimed_until), (2, None));
 }
 
 #[tokio::test]

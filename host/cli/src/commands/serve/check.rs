@@ -21,6 +21,7 @@ use crate::{
 /// tokens, and the flows. Reports each flow with an error.
 pub(super) fn check(args: &ServeArgs, place: StoreLocation<'_>, terminal: Terminal) -> Result<Exit, CliError> {
     args.tls.check(terminal)?;
+    warn_of_misplaced(&args.flows, terminal);
     args.packs.check_keys(place)?;
     // Building the host checks the files that the settings name, and connects to a shared store.
     let (builder, is_old) = match place {
@@ -57,6 +58,14 @@ pub(super) fn check(args: &ServeArgs, place: StoreLocation<'_>, terminal: Termin
     }
     terminal.say(&format!("checked {} in `{shown}`", counted(names.len(), "flow")));
     Ok(exit(wrong))
+}
+
+/// Warns of files that look like flows, and that the server does not read.
+pub(super) fn warn_of_misplaced(flows: &Path, terminal: Terminal) {
+    for misplaced in FlowLibrary::misplaced(flows) {
+        let (file, library) = (misplaced.file.display(), misplaced.library.display());
+        terminal.warn(&format!("the server does not read the flow `{file}`; move it to the folder `{library}`"));
+    }
 }
 
 /// Checks that other machines cannot send requests without a token, as the start of the server does. `host`: one with the

@@ -12,7 +12,8 @@ use flowcell::{
     contract::{Tenant, host_files::TENANTS_FOLDER},
     files::CopyFileError,
     posted::PostedVersion,
-    tenants::Tenants,
+    tenants::{Tenants, accounts},
+    vault::VaultError,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -29,9 +30,11 @@ const EXPORT_VERSION: u32 = 1;
 /// Number of rows that are read at a time.
 const PAGE: usize = 500;
 /// The data of a tenant that an export does not have.
-const NOT_EXPORTED: [&str; 8] = [
+const NOT_EXPORTED: [&str; 10] = [
     "jobs",
-    "the values of secrets, and tokens",
+    "the values of secrets and of credentials, and tokens",
+    "links to forms",
+    "messages of notifications that wait, and the consents of the last 10 minutes",
     "values of state, sessions and step states",
     "cached values, and messages that no run has received",
     "marks and settings of triggers that are not in the files of flows",
@@ -52,7 +55,8 @@ The folder gets
   files.jsonl    a line for each stored file
   files/         the contents of the stored files, by their ids
   audit.jsonl    the audit log
-  policy.json, tokens.json, secrets.json
+  policy.json, tokens.json, accounts.json
+  secrets.json, credentials.json   their names and settings, without values
   manifest.json  amounts, and what is not exported; it is written last, so a folder without it is incomplete")]
 pub(crate) struct ExportTenant {
     #[command(flatten)]
@@ -87,8 +91,13 @@ pub(super) fn execute(args: &ExportTenant) -> Result<Exit, CliError> {
     out.write_json("policy.json", &policy)?;
     let tokens = tenants.tokens(Some(&args.tenant.name)).map_err(wrong)?;
     out.write_json("tokens.json", &tokens)?;
-    let secrets = host.vault().list(&tenant).map_err(|error| CliError::wrong(error.to_string()))?;
+    let accounts = accounts::list(&tenants, Some(&args.tenant.name)).map_err(wrong)?;
+    out.write_json("accounts.json", &accounts)?;
+    let locked = |error: VaultError| CliError::wrong(error.to_string());
+    let secrets = host.vault().list(&tenant).map_err(locked)?;
     out.write_json("secrets.json", &secrets)?;
+    let credentials = host.vault().list_credentials(&tenant).map_err(locked)?;
+    out.write_json("credentials.json", &credentials)?;
     let manifest = json!({
         "v": EXPORT_VERSION,
         "tenant": args.tenant.name,
@@ -99,7 +108,9 @@ pub(super) fn execute(args: &ExportTenant) -> Result<Exit, CliError> {
         "files": files,
         "auditEntries": audit,
         "tokens": tokens.len(),
+        "accounts": accounts.len(),
         "secrets": secrets.len(),
+        "credentials": credentials.len(),
         "notExported": NOT_EXPORTED,
     });
     out.write_json("manifest.json", &manifest)?;

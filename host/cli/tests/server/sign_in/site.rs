@@ -15,7 +15,7 @@ use super::visitor::Visitor;
 use crate::{
     client::{Answer, ask},
     kit::{has_program, output_of, root, skip_without, stderr, stdout},
-    server::process::{serve, stop},
+    server::process::{Serving, serve, stop},
 };
 
 /// The secret of the client, with characters that a header escapes.
@@ -24,7 +24,7 @@ pub(in crate::server) const SECRET: &str = "a secret/with+odd:chars%of-tests";
 /// A server without issuers, until [`Site::write`].
 pub(super) struct Site {
     pub(super) folder: TempDir,
-    serving: Option<Child>,
+    serving: Option<Serving>,
     pub(super) address: SocketAddr,
 }
 

@@ -6,11 +6,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use flowcell_contract::{Failure, Tenant, check_credential_name};
+use flowcell_contract::{Failure, Tenant, check_credential_name, code};
 use flowcell_services::{
     credentials::{
-        CredentialStore, KnownCredential, Lifetime, OpenCredential, RefreshFailure, SecretMembers, Settings, Token,
-        TokenState,
+        CredentialStore, KnownCredential, Lifetime, OAuth2Settings, OpenCredential, RefreshFailure, SecretMembers,
+        Settings, Token, TokenState,
     },
     egress::OriginGrants,
 };
@@ -18,7 +18,10 @@ use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 use super::{MAX_CREDENTIALS, MAX_WRITE_TRIES, Vault, VaultError, parse_origins, row::SealedRow, seal::Sealed};
-use crate::operate::audit::Outcome;
+use crate::operate::{audit::Outcome, policy::Policy};
+
+#[cfg(test)]
+mod tests;
 
 /// The time between two looks at the tokens that another process renews.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -269,6 +272,9 @@ impl Vault {
         check_credential_name(name).map_err(VaultError::Credential)?;
         settings.check_secrets(secrets).map_err(VaultError::Credential)?;
         origins(servers)?;
+        if let Settings::OAuth2(OAuth2Settings { token_url, .. }) = settings {
+            self.token_url_allowed(tenant, token_url)?.map_err(VaultError::Credential)?;
+        }
         for _ in 0..MAX_WRITE_TRIES {
             let found = self.stored_credential(tenant, name)?;
             let count = || Ok::<_, VaultError>(self.documents(tenant).all::<StoredCredential>(CREDENTIAL)?.len());
@@ -339,6 +345,13 @@ impl Vault {
         self.note(tenant, actor, "credential.remove", name, Outcome::Done)
     }
 
+    /// Checks that the operator's policy allows the tenant requests to a token endpoint. The inner error is a part of a
+    /// sentence.
+    pub(crate) fn token_url_allowed(&self, tenant: &Tenant, url: &str) -> Result<Result<(), String>, VaultError> {
+        let policy = Policy::read(&*self.documents, tenant).map_err(super::document_error)?;
+        Ok(policy.check_url(url).map_err(|why| format!("`tokenUrl`: {why}")))
+    }
+
     /// Records in the audit log that a person has connected a credential, or could not.
     pub(crate) fn note_connected(
         &self,
@@ -400,8 +413,11 @@ impl Vault {
         let token = match kept.key.is_empty() {
             true => None,
             false => {
-                let key = self.data_key(tenant, &kept.key)?;
-                let members = SecretMembers::from_text(&kept.open(tenant, name, &key)?);
+                let opened = self.data_key(tenant, &kept.key).and_then(|key| kept.open(tenant, name, &key));
+                if opened.as_ref().is_err_and(VaultError::is_decryption_failure) {
+                    self.note_refused_credential(tenant, name);
+                }
+                let members = SecretMembers::from_text(&opened?);
                 let members = members.ok_or_else(|| VaultError::DamagedCredential(name.to_owned()))?;
                 Token::from_members(&members, kept.issued, kept.renew_at, kept.lifetime.map(Lifetime::from))
             }
@@ -456,6 +472,10 @@ impl CredentialStore for Vault {
 
     fn refused(&self, tenant: &Tenant, name: &str) {
         self.note_refused_credential(tenant, name);
+    }
+
+    fn check_token_url(&self, tenant: &Tenant, url: &str) -> Result<(), Failure> {
+        self.token_url_allowed(tenant, url)?.map_err(|why| Failure::new(code::DENIED, why))
     }
 
     fn now(&self) -> u64 {
