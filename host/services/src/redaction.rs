@@ -90,6 +90,7 @@ impl Redaction {
     }
 
     /// Returns bytes with keys redacted.
+    #[cfg(test)]
     pub(crate) fn bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
         self.bytes_within(bytes, &Budget::default())
     }

@@ -8,6 +8,7 @@ mod encodings;
 mod failures;
 mod guard;
 mod images;
+mod issuer;
 mod kit;
 mod large;
 mod outages;

@@ -7,7 +7,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
 use crate::outside::{
-    credentials::{Memory, kit},
+    issuer::{Memory, kit},
     kit::{header, text},
     server::{Reaction, Seen, Server, answer},
 };

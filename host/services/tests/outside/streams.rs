@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::outside::{
-    credentials::{self, CANARY, Issuer},
+    issuer::{self, CANARY, Issuer},
     kit::{FakeResolver, Kit, LOCAL, header, policy},
     server::{Reaction, Seen, Server, answer, ok},
 };
@@ -387,7 +387,7 @@ async fn a_read_has_the_weakest_external_effect_and_shows_no_secret() {
 #[tokio::test]
 async fn n24_secrets_are_redacted_across_chunks_whose_ends_do_not_show_a_part_of_one() {
     let (server, sender) = relay().await;
-    let kit = credentials::kit(Arc::new(credentials::bearer(&server.url(""))), &[server.url("")], &[("shop", &[])]);
+    let kit = issuer::kit(Arc::new(issuer::bearer(&server.url(""))), &[server.url("")], &[("shop", &[])]);
     let mut stream = open(&kit, &server.url("/")).await.unwrap();
     let sent = server.seen()[0].header("authorization").map(str::to_owned);
     assert_eq!(sent, Some(format!("Bearer {CANARY}")));
@@ -415,8 +415,8 @@ async fn n24_secrets_are_redacted_across_chunks_whose_ends_do_not_show_a_part_of
 async fn an_answer_that_cannot_be_searched_for_secrets_is_refused() {
     for bytes in [b"a\xffb".as_slice(), b"a\xc3"] {
         let server = sending([HEAD, bytes].concat()).await;
-        let store = Arc::new(credentials::bearer(&server.url("")));
-        let kit = credentials::kit(store, &[server.url("")], &[("shop", &[])]);
+        let store = Arc::new(issuer::bearer(&server.url("")));
+        let kit = issuer::kit(store, &[server.url("")], &[("shop", &[])]);
         let failure = open(&kit, &server.url("/")).await.unwrap().rest().await.unwrap_err();
         assert!(failure.code == "http_protocol" && failure.message.contains("UTF-8"), "{failure}");
     }
@@ -426,7 +426,7 @@ async fn an_answer_that_cannot_be_searched_for_secrets_is_refused() {
 async fn a_refused_token_is_renewed_before_the_stream_begins() {
     let issuer = Issuer::start().await;
     let store = Arc::new(issuer.store("client_credentials"));
-    let kit = credentials::kit(store.clone(), &[issuer.origin()], &[("drive", &[])]);
+    let kit = issuer::kit(store.clone(), &[issuer.origin()], &[("drive", &[])]);
     let url = issuer.server.url("/file");
     for _ in 0..2 {
         let mut stream = open(&kit, &url).await.unwrap();
