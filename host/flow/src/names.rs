@@ -7,6 +7,7 @@ mod keys;
 mod known_input;
 mod owners;
 mod passes;
+mod plain_paths;
 mod reach;
 mod suggest;
 
@@ -68,9 +69,7 @@ impl NameResolver<'_> {
     /// Resolves the paths of a field to references. Reports names that are unknown or not visible.
     pub(crate) fn resolve(&self, read: &FieldReads, diagnostics: &mut Diagnostics<'_>) -> Vec<Reference> {
         let mut references: Vec<Reference> = Vec::new();
-        for (path, written, span) in &read.braced {
-            self.warn_of_braces(path, written, *span, diagnostics);
-        }
+        plain_paths::warn(self, read, diagnostics);
         // If a field tests for a value in one place, its other uses of the value need no test.
         let tested: HashSet<String> =
             read.paths.iter().filter(|named| named.is_tested).map(|named| named.path.to_string()).collect();
@@ -129,21 +128,6 @@ impl NameResolver<'_> {
                 (id, _) => self.check_output_of(id, named, 0, *span, diagnostics),
             }
             checked.push(long);
-        }
-    }
-
-    /// Warns of `${flow.input.a}` and `{ node.field }` in a text, because they are not evaluated. Ignores braces around
-    /// names that the flow does not define.
-    fn warn_of_braces(&self, path: &Path, written: &str, span: Span, diagnostics: &mut Diagnostics<'_>) {
-        let Some(Segment::Key(first)) = path.segments().first() else { return };
-        let is_meant = match path.root() {
-            "flow" => &**first == "input",
-            root => self.shape.by_id.contains_key(root),
-        };
-        if is_meant && !self.flow.is_agentic {
-            let message = format!("`{}` is plain text here; only `{{{{ }}}}` is evaluated", for_message(written));
-            let help = format!("write `{{{{ {} }}}}`", for_message(&path.to_string()));
-            diagnostics.warning("path_as_text", span, message, Some(help));
         }
     }
 
