@@ -126,8 +126,11 @@ pub(super) fn map(
     }
     let default = options.get::<Option<Value>>("default")?.unwrap_or_default();
     options.assert_all_used()?;
-    let member = |item: Value| Ok(read_attribute(&item, &attribute)?.unwrap_or_else(|| default.clone()));
-    value.try_iter()?.checked().map(|item| item.and_then(member)).collect()
+    let mut members = Vec::new();
+    for item in value.try_iter()?.checked() {
+        members.push(read_attribute(&item?, &attribute)?.unwrap_or_else(|| default.clone()));
+    }
+    Ok(members)
 }
 
 /// `x | selectattr(name, test, argument…)` and `rejectattr`: keeps the items of which a member passes a test, or if

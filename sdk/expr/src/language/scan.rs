@@ -86,7 +86,7 @@ fn expression(text: &str, inside: Range<usize>) -> Result<Piece<'_>, ExprError> 
             let error = ExprError::new("`-}}` removes no white space").at(at + source.len() - 1..inside.end + 2);
             Err(error.hint("remove the `-`"))
         }
-        source if is_in_braces(source) => {
+        source if at == inside.start && is_in_braces(source) => {
             let error = ExprError::new("an expression has two braces, not three").at(inside.start - 2..inside.end + 2);
             Err(error.hint(format!("write `{{{{ {} }}}}`", shorten(source[1..source.len() - 1].trim()))))
         }
@@ -94,7 +94,7 @@ fn expression(text: &str, inside: Range<usize>) -> Result<Piece<'_>, ExprError> 
     }
 }
 
-/// Returns true for a source in braces that is no object, as the one of `{{{ x }}}`.
+/// Returns true for a source in braces that is not an object, such as the one of `{{{ x }}}`.
 fn is_in_braces(source: &str) -> bool {
     let inside = source.strip_prefix('{').and_then(|source| source.strip_suffix('}'));
     inside.is_some_and(|inside| !inside.trim().is_empty() && !inside.contains([':', '{', '}']))
