@@ -247,7 +247,10 @@ fn owner(flow: &Flow<'_>, index: usize, item: &dyn Fn() -> Json) -> Known {
     let body = node.kind.as_ref().and_then(|kind| kind.body.as_ref());
     let names = body.map(|body| body.variables.as_slice()).unwrap_or_default();
     let schema = |name: &str| if name == "item" { item() } else { json!({}) };
-    let has_last = node.kind.as_ref().is_none_or(|kind| kind.has_last());
+    let concurrency = node.value.member("input").and_then(|input| flow.text(input.member("concurrency")));
+    let is_sequential = concurrency.is_some_and(|(number, _)| number == "1");
+    let has_last = |kind: &Arc<NodeType>| kind.has_last() && (is_sequential || !kind.has_concurrent_passes());
+    let has_last = node.kind.as_ref().is_none_or(has_last);
     let names = names.iter().map(|name| &**name).chain(has_last.then_some("last"));
     let members: serde_json::Map<_, _> = names.map(|name| (name.to_owned(), schema(name))).collect();
     known(&node.id, "the pass of the body", Arc::new(json!({ "type": "object", "properties": members })))

@@ -150,7 +150,8 @@ pub enum Trait {
 }
 
 /// The declarations of a node type about its body. The nodes in the body read its variables as
-/// `<owner id>.<variable>`. Every body has the variable `last`, too, except that of a `control.scope`.
+/// `<owner id>.<variable>`. Every body has the variable `last`, too, except that of a `control.scope`. It is
+/// null in passes that run at the same time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BodyTrait {
@@ -456,6 +457,12 @@ impl NodeType {
     /// before.
     pub fn has_last(&self) -> bool {
         &*self.name != "control.scope"
+    }
+
+    /// Returns whether several passes of the body may run at the same time. The passes of a `control.foreach` do unless its
+    /// field `concurrency` is 1.
+    pub fn has_concurrent_passes(&self) -> bool {
+        &*self.name == "control.foreach"
     }
 
     /// Returns the type's name with its version: `control.if@0.1.0`.

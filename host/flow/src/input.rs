@@ -6,15 +6,18 @@ use std::sync::Arc;
 
 use flowcell_contract::{Json, Mark, MarkKind, NodeType};
 use flowcell_expr::{
-    Binding, CapturedKind, Condition, ExprError, NoRoots, Path, Reads, paths_in_braces, statements, without_ignored,
+    Binding, CapturedKind, Condition, ExprError, NoRoots, Path, Reads, constant_operand, misread, without_ignored,
 };
 
 use crate::{
     CheckContext,
     diagnostic::Diagnostics,
+    fields::for_message,
     graph::FACTS,
     literal::is_one_binding,
-    outline, written_keys,
+    outline,
+    plain_text::{self, find_bare_paths, find_braced_paths},
+    written_keys,
     yaml::{Entry, Kind, Span, Tree},
 };
 
@@ -36,6 +39,8 @@ pub(crate) struct FieldReads {
     /// Paths in braces that other languages would evaluate, such as `${flow.input.a}`, each with its text and position.
     /// Flowcell does not evaluate them.
     pub(crate) braced: Vec<(Path, String, Span)>,
+    /// Texts that are a path and nothing else, such as `flow.input.a`. Flowcell does not evaluate them.
+    pub(crate) bare: Vec<(Path, Span)>,
 }
 
 impl FieldReads {
@@ -216,12 +221,13 @@ pub(crate) fn marks_below<'m>(marks: &OpenMarks<'m>, step: &str) -> OpenMarks<'m
 }
 
 fn plain(tree: &Tree, reads: &mut Vec<FieldReads>, diagnostics: &mut Diagnostics<'_>) -> Binding {
-    warn_of_statements(tree, diagnostics);
+    plain_text::warn(tree, diagnostics);
     let binding = compile_with(tree, CapturedKind::Template, diagnostics, Binding::compile);
     // Names are checked even if another part of the value does not compile.
     let named = binding.as_ref().map_or_else(|| Binding::reads_of(&tree.json()), Binding::reads);
-    let read = FieldReads { braced: find_braced_paths(tree), ..FieldReads::new(tree, named) };
-    if !read.paths.is_empty() || !read.braced.is_empty() {
+    let (braced, bare) = (find_braced_paths(tree), find_bare_paths(tree));
+    let read = FieldReads { braced, bare, ..FieldReads::new(tree, named) };
+    if !read.paths.is_empty() || !read.braced.is_empty() || !read.bare.is_empty() {
         reads.push(read);
     }
     binding.unwrap_or_else(|| Binding::literal(Json::Null))
@@ -252,51 +258,23 @@ fn compile_with<T>(
         }
         result = Ok(old);
     }
+    report_misread(tree, kind, code, diagnostics);
     result.map_err(|errors| report(tree, code, errors, diagnostics)).ok()
 }
 
-/// Warns of Jinja statements, which are plain text in every field. Gives at most one warning for each text.
-fn warn_of_statements(tree: &Tree, diagnostics: &mut Diagnostics<'_>) {
+/// Reports forms of other languages that have another meaning here.
+fn report_misread(tree: &Tree, kind: CapturedKind, code: &'static str, diagnostics: &mut Diagnostics<'_>) {
     match &tree.kind {
         Kind::Scalar(json) => {
-            let Some(found) = json.as_str().and_then(|text| statements(text).into_iter().next()) else { return };
-            let written = found.word.map_or("{# … #}".to_owned(), |word| format!("{{% {word} … %}}"));
-            let message = format!("`{written}` is plain text here; only `{{{{ }}}}` is evaluated");
-            let span = place(tree, "", Some(found.offset));
-            diagnostics.warning("statement_as_text", span, message, Some(statement_help(found.word)));
+            for error in json.as_str().map(|text| misread(text, kind)).unwrap_or_default() {
+                diagnostics.new_rule(code, place(tree, "", error.offset), error.message, error.hint);
+            }
         }
-        Kind::List(items) => items.iter().for_each(|item| warn_of_statements(item, diagnostics)),
-        Kind::Map(entries) => entries.iter().for_each(|entry| warn_of_statements(&entry.value, diagnostics)),
-    }
-}
-
-/// Maximum number of paths in braces that are checked per text.
-const MAX_BRACED_PATHS: usize = 64;
-
-/// Returns the paths in braces in all texts.
-fn find_braced_paths(tree: &Tree) -> Vec<(Path, String, Span)> {
-    match &tree.kind {
-        Kind::Scalar(json) => {
-            let text = json.as_str().unwrap_or_default();
-            let found = paths_in_braces(text).into_iter().take(MAX_BRACED_PATHS);
-            let written = |offset: &std::ops::Range<usize>| text.get(offset.clone()).unwrap_or_default().to_owned();
-            found.map(|(path, offset)| (path, written(&offset), place(tree, "", Some(offset)))).collect()
+        Kind::List(items) => items.iter().for_each(|item| report_misread(item, kind, code, diagnostics)),
+        Kind::Map(entries) => {
+            entries.iter().for_each(|entry| report_misread(&entry.value, kind, code, diagnostics));
         }
-        Kind::List(items) => items.iter().flat_map(find_braced_paths).collect(),
-        Kind::Map(entries) => entries.iter().flat_map(|entry| find_braced_paths(&entry.value)).collect(),
     }
-}
-
-/// Returns the help text for a Jinja statement.
-fn statement_help(word: Option<&str>) -> String {
-    let help = match word {
-        None => "move the comment out of the text, as `# …`",
-        Some("if" | "elif" | "else" | "endif") => "write `{{ a if condition else b }}`",
-        Some("for" | "endfor") => "write `{{ list | join(\", \") }}`, or compute the text with `data.map` first",
-        Some("raw" | "endraw") => "write `{{ \"{{\" }}` for a literal `{{`",
-        Some(_) => "write the value in `{{ }}`",
-    };
-    help.to_owned()
 }
 
 fn capture(
@@ -308,7 +286,7 @@ fn capture(
 ) -> Binding {
     let kind = if mark.kind == MarkKind::Condition { CapturedKind::Expr } else { CapturedKind::Template };
     if kind == CapturedKind::Template {
-        warn_of_statements(tree, diagnostics);
+        plain_text::warn(tree, diagnostics);
     }
     let captured = compile_with(tree, kind, diagnostics, |raw| {
         let named = match kind {
@@ -325,15 +303,23 @@ fn capture(
         };
         (Binding::literal(Json::Null), named)
     });
-    let must_read_value = mark.path.last().is_some_and(|name| &**name == "condition");
+    let name = mark.path.last().map_or("", |name| &**name);
+    let must_read_value = name == "condition";
+    // Other fields, such as `by`, take the value of the expression, which may be that of its last operand.
+    if kind == CapturedKind::Expr && matches!(name, "condition" | "until" | "when" | "while") {
+        warn_of_constant_operands(tree, diagnostics);
+    }
     if kind == CapturedKind::Expr
         && named.paths.is_empty()
         && let Ok(condition) = Condition::compile(&tree.json())
     {
         warn_of_constant(tree, &condition, must_read_value, diagnostics);
     }
-    let braced = if kind == CapturedKind::Template { find_braced_paths(tree) } else { Vec::new() };
-    reads.push(FieldReads { locals, rebind: mark.rebind, braced, ..FieldReads::new(tree, named) });
+    let (braced, bare) = match kind {
+        CapturedKind::Template => (find_braced_paths(tree), find_bare_paths(tree)),
+        CapturedKind::Expr => Default::default(),
+    };
+    reads.push(FieldReads { locals, rebind: mark.rebind, braced, bare, ..FieldReads::new(tree, named) });
     binding
 }
 
@@ -386,10 +372,35 @@ pub(crate) fn constant_condition_help(tree: &Tree) -> String {
     }
 }
 
+/// Warns of an operand of `and` or `or` that is a text or a number, as in `a == 'x' or 'y'`.
+fn warn_of_constant_operands(tree: &Tree, diagnostics: &mut Diagnostics<'_>) {
+    match &tree.kind {
+        Kind::Scalar(json) => {
+            let text = json.as_str().unwrap_or_default();
+            let Some(offset) = constant_operand(text) else { return };
+            let written = text.get(offset.clone()).unwrap_or_default();
+            let message = format!("`{}` reads no value, and is not compared with the one before", for_message(written));
+            let help = "compare the value each time, as in `a == 'x' or a == 'y'`, or write `a in ['x', 'y']`";
+            diagnostics.warning("constant_condition", place(tree, "", Some(offset)), message, Some(help.into()));
+        }
+        Kind::List(_) => {}
+        Kind::Map(entries) => {
+            for Entry { key, value, .. } in entries {
+                match &**key {
+                    "and" | "or" => value.items().iter().for_each(|item| warn_of_constant_operands(item, diagnostics)),
+                    "not" => warn_of_constant_operands(value, diagnostics),
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
 /// Compiles a `when`. Returns its paths even if a part of it does not compile.
 pub(crate) fn compile_condition(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> (Option<Condition>, FieldReads) {
     let condition = compile_with(tree, CapturedKind::Expr, diagnostics, Condition::compile);
     let named = condition.as_ref().map_or_else(|| Condition::reads_of(&tree.json()), Condition::reads);
+    warn_of_constant_operands(tree, diagnostics);
     (condition, FieldReads::new(tree, named))
 }
 

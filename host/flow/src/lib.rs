@@ -88,6 +88,7 @@ mod node_limits;
 mod numbers;
 pub mod outline;
 mod patterns;
+mod plain_text;
 mod policy;
 mod ports;
 mod probe;

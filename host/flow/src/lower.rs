@@ -48,7 +48,8 @@ pub(crate) fn lower(
     let shape = Shape::new(flow, diagnostics);
     let joins: Vec<_> =
         flow.nodes.iter().zip(&types).map(|(node, kind)| joins::read(node, kind.as_deref(), diagnostics)).collect();
-    let owners: Vec<_> = flow.nodes.iter().zip(&types).map(|(node, kind)| owner_names(node, kind.as_deref())).collect();
+    let owners: Vec<_> =
+        flow.nodes.iter().zip(&types).map(|(node, kind)| OwnerNames::new(node, kind.as_deref())).collect();
     let (calls, schemas) = (Calls::new(&flow.name, catalog, context), Schemas::default());
     let known_input = KnownInput::of(flow);
     let lowering = Lowering {
@@ -119,16 +120,6 @@ pub(crate) fn lower(
         labels: Default::default(),
         names: Names::default(),
     })
-}
-
-fn owner_names(node: &RawNode<'_>, kind: Option<&NodeType>) -> OwnerNames {
-    let body = kind.and_then(|kind| kind.body.as_ref());
-    OwnerNames {
-        variables: body.map(|body| body.variables.clone()).unwrap_or_default(),
-        is_known: kind.is_some(),
-        has_last: kind.is_none_or(NodeType::has_last),
-        alias: kind.and_then(|kind| input::marked_text(node.input, kind, MarkKind::Alias)).map(|(text, _)| text.into()),
-    }
 }
 
 fn with_references(compiled: Compiled, view: &NameResolver<'_>, diagnostics: &mut Diagnostics<'_>) -> Bound<Binding> {

@@ -5,7 +5,9 @@ mod giver;
 mod inbound;
 mod keys;
 mod known_input;
+mod owners;
 mod passes;
+mod plain_paths;
 mod reach;
 mod suggest;
 
@@ -15,7 +17,7 @@ use flowcell_contract::NodeType;
 use flowcell_expr::{Path, RANDOM, Segment};
 
 pub use self::facts::FACT_NAMES;
-pub(crate) use self::{facts::FLOW_MEMBERS, known_input::KnownInput};
+pub(crate) use self::{facts::FLOW_MEMBERS, known_input::KnownInput, owners::OwnerNames};
 use crate::{
     diagnostic::{Diagnostics, did_you_mean},
     fields::for_message,
@@ -29,18 +31,6 @@ use crate::{
     vars::Vars,
     yaml::Span,
 };
-
-/// The names that an owner provides to its body, as its node type defines them.
-pub(crate) struct OwnerNames {
-    /// False if the node's type is unknown, so that its names cannot be checked.
-    pub(crate) is_known: bool,
-    /// Names of the body's variables.
-    pub(crate) variables: Vec<Arc<str>>,
-    /// True if the body reads the output of the pass before as `last`.
-    pub(crate) has_last: bool,
-    /// The alias, a second name for the item of the current pass, from the field `as`.
-    pub(crate) alias: Option<Arc<str>>,
-}
 
 /// The nodes to which an expression may refer, among the nodes of its own scope.
 #[derive(Clone, Copy)]
@@ -79,9 +69,7 @@ impl NameResolver<'_> {
     /// Resolves the paths of a field to references. Reports names that are unknown or not visible.
     pub(crate) fn resolve(&self, read: &FieldReads, diagnostics: &mut Diagnostics<'_>) -> Vec<Reference> {
         let mut references: Vec<Reference> = Vec::new();
-        for (path, written, span) in &read.braced {
-            self.warn_of_braces(path, written, *span, diagnostics);
-        }
+        plain_paths::warn(self, read, diagnostics);
         // If a field tests for a value in one place, its other uses of the value need no test.
         let tested: HashSet<String> =
             read.paths.iter().filter(|named| named.is_tested).map(|named| named.path.to_string()).collect();
@@ -140,21 +128,6 @@ impl NameResolver<'_> {
                 (id, _) => self.check_output_of(id, named, 0, *span, diagnostics),
             }
             checked.push(long);
-        }
-    }
-
-    /// Warns of `${flow.input.a}` and `{ node.field }` in a text, because they are not evaluated. Ignores braces around
-    /// names that the flow does not define.
-    fn warn_of_braces(&self, path: &Path, written: &str, span: Span, diagnostics: &mut Diagnostics<'_>) {
-        let Some(Segment::Key(first)) = path.segments().first() else { return };
-        let is_meant = match path.root() {
-            "flow" => &**first == "input",
-            root => self.shape.by_id.contains_key(root),
-        };
-        if is_meant && !self.flow.is_agentic {
-            let message = format!("`{}` is plain text here; only `{{{{ }}}}` is evaluated", for_message(written));
-            let help = format!("write `{{{{ {} }}}}`", for_message(&path.to_string()));
-            diagnostics.warning("path_as_text", span, message, Some(help));
         }
     }
 
@@ -365,19 +338,7 @@ impl NameResolver<'_> {
         diagnostics: &mut Diagnostics<'_>,
     ) -> Option<Reference> {
         if let Some(owner) = self.find_owner(root).filter(|owner| reach::is_inside(self, *owner, span)) {
-            let variables = &self.owners[owner].variables;
-            let OwnerNames { is_known, has_last, .. } = self.owners[owner];
-            let names = variables.iter().map(|name| &**name).chain(has_last.then_some("last"));
-            if let Some(member) = member.filter(|member| is_known && names.clone().all(|name| name != *member)) {
-                let help = did_you_mean(member, names.clone()).unwrap_or_else(|| {
-                    format!("inside its body `{root}` has the variables {}", names.collect::<Vec<_>>().join(", "))
-                });
-                let message = format!("`{root}` has no variable `{}`", for_message(member));
-                match member {
-                    "last" => diagnostics.new_rule("unknown_name", span, message, Some(help)),
-                    _ => diagnostics.error("unknown_name", span, message, Some(help)),
-                }
-            }
+            self.owners[owner].check(root, member, span, diagnostics);
             return Some(Reference::Owner(NodeIx(owner as u32)));
         }
         let is_inside = |owner: usize| root == PARAMS || reach::is_inside(self, owner, span);

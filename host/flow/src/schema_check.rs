@@ -280,6 +280,12 @@ fn report(error: &ValidationError<'_>, tree: &Tree, checker: &Checker, part: Par
             let message = format!("`{whole}` cannot stand beside `{}`", for_message(other));
             refuse(diagnostics, at.span, message, Some("remove one of them".into()));
         }
+        ValidationErrorKind::Constant { expected_value } if beside(schema_path).is_some() => {
+            let other = for_message(beside(schema_path).unwrap_or_default());
+            let written = expected_value.as_str().map_or_else(|| expected_value.to_string(), str::to_owned);
+            let message = format!("`{whole}` must be `{}` beside `{other}`", for_message(&written));
+            refuse(diagnostics, at.span, message, Some(format!("remove it, or remove `{other}`")));
+        }
         ValidationErrorKind::MinProperties { .. } => {
             let known = schema.pointer(&parent(schema_path)).and_then(|schema| schema.get("properties"));
             let names = known.and_then(|known| known.as_object()).into_iter().flat_map(|known| known.keys());
@@ -299,7 +305,7 @@ fn report(error: &ValidationError<'_>, tree: &Tree, checker: &Checker, part: Par
     }
 }
 
-/// Returns the field that excludes another one, if `/dependentSchemas/FIELD/properties/OTHER` is false.
+/// Returns the field that excludes another one, or bounds it to one value, by `/dependentSchemas/FIELD/properties/OTHER`.
 fn beside(schema_path: &str) -> Option<&str> {
     let (_, rest) = schema_path.rsplit_once("/dependentSchemas/")?;
     rest.split_once("/properties/").map(|(field, _)| field)

@@ -268,10 +268,23 @@ fn first_line(message: &str) -> String {
     let line = message.lines().next().unwrap_or(message);
     // The position is shown separately, and users cannot set the parser's options.
     let line = line.split(" at line ").next().unwrap_or(line).trim_start_matches("error: ");
+    let begins = |begins: &[&str]| begins.iter().any(|begin| line.starts_with(begin));
     match line.split_once(", set ") {
         Some((cause, _)) => cause.to_owned(),
-        None if line.starts_with("budget breached: Anchors") => "anchors and aliases are not allowed in a flow".into(),
-        None => line.to_owned(),
+        None if begins(&["budget breached: Anchors"]) => "anchors and aliases are not allowed in a flow".into(),
+        None if begins(&["budget breached: Documents"]) => {
+            "the file has more than one document; remove the line `---`".into()
+        }
+        None if begins(&["budget breached: Depth", "recursion limit"]) => {
+            format!("lists and maps are nested deeper than {}", limits::DOCUMENT_DEPTH)
+        }
+        None if begins(&["budget breached: Nodes", "budget breached: Events"]) => {
+            format!("the document has more than {} values", limits::DOCUMENT_NODES)
+        }
+        None => match line.strip_prefix("non-finite float `").and_then(|rest| rest.split_once('`')) {
+            Some((written, _)) => format!("`{written}` is not a finite number; put a text in quotes"),
+            None => line.to_owned(),
+        },
     }
 }
 
@@ -345,5 +358,28 @@ impl<'de> Visitor<'de> for KindVisitor {
             entries.push(Entry { key: key.value.as_str().into(), key_span: Span::from(key.referenced), value });
         }
         Ok(Kind::Map(entries))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn limits_are_described_with_their_numbers() {
+        let deep = (0..80).map(|depth| " ".repeat(depth) + "k:\n").collect::<String>();
+        let flow_style = format!("a: {}{}", "[".repeat(300), "]".repeat(300));
+        let many = format!("a: [{}1]", "1,".repeat(limits::DOCUMENT_NODES));
+        for (text, expected) in [
+            (deep.as_str(), "lists and maps are nested deeper than 64"),
+            (flow_style.as_str(), "lists and maps are nested deeper than 64"),
+            (many.as_str(), "the document has more than 500000 values"),
+            ("a: 1\n---\nb: 2\n", "the file has more than one document; remove the line `---`"),
+            ("a: -.inf", "`-.inf` is not a finite number; put a text in quotes"),
+        ] {
+            assert_eq!(parse(text).unwrap_err().message, expected);
+        }
     }
 }

@@ -20,6 +20,7 @@ mod filters;
 mod formats;
 mod items;
 mod lists;
+mod logic;
 mod lookup;
 mod names;
 mod operands;
@@ -36,6 +37,7 @@ mod tree;
 mod values;
 
 pub use dates::{instant_milliseconds, instant_text};
+pub(crate) use logic::constant_operand_of;
 pub use names::RANDOM;
 pub(crate) use program::Expression;
 pub(crate) use scan::{Piece, pieces, split, whole};

@@ -78,6 +78,11 @@ pub fn paths_in_braces(text: &str) -> Vec<(Path, Range<usize>)> {
     found
 }
 
+/// Returns true if a text is a single `{{ }}` without any other text.
+pub fn is_one_expression(text: &str) -> bool {
+    matches!(split(text).as_deref(), Ok([Piece::Expression(..)]))
+}
+
 /// Returns the parts of a text outside of `{{ }}`, each with its byte offset. A text that cannot be split has no
 /// parts.
 fn plain_parts(text: &str) -> Vec<(usize, &str)> {

@@ -94,8 +94,9 @@ fn describe(node: &NodeType) -> String {
     write_fields(&mut text, "config", &node.config);
     write_fields(&mut text, "output", &node.output);
     if let Some(body) = &node.body {
-        let names: Vec<_> = body.variables.iter().map(|name| format!("<id>.{name}")).collect();
-        let _ = writeln!(text, "\nbody: its nodes may name {}, <id>.last", names.join(", "));
+        let names = body.variables.iter().map(|name| &**name).chain(node.has_last().then_some("last"));
+        let names: Vec<_> = names.map(|name| format!("<id>.{name}")).collect();
+        let _ = writeln!(text, "\nbody: its nodes may name {}", names.join(", "));
     }
     if !node.capabilities.is_empty() {
         text.push_str("\ncapabilities\n");

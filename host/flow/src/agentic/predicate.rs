@@ -154,7 +154,15 @@ impl Comparison {
         let inside = ['"', '\''].into_iter().find_map(|quote| text.strip_prefix(quote)?.strip_suffix(quote));
         if let Some(inside) = inside {
             let message = format!("`{}` is compared literally, including the quotes", for_message(text));
-            diagnostics.warning("quoted_value", tree.span, message, Some(format!("write `{}`", for_message(inside))));
+            let size = if matches!(self.test, Test::Equals(_)) { "== 0" } else { "> 0" };
+            let help = match (inside, &self.placeholder) {
+                ("", Placeholder::Iteration) => None,
+                ("", placeholder) => {
+                    Some(format!("write `sizeof ${{{placeholder}}} {size}` to test for an empty text"))
+                }
+                (inside, _) => Some(format!("write `{}`", for_message(inside))),
+            };
+            diagnostics.warning("quoted_value", tree.span, message, help);
         }
     }
 }

@@ -27,10 +27,15 @@ pub fn corrected_address(address: &str, node: NodeIx, graph: &Graph) -> Option<S
     let (mut right, mut passes) = (true, String::new());
     for above in graph.passes_around(node).into_iter().map(|above| graph.node(above)) {
         let pass = written.next().and_then(|part| part.strip_suffix(']')).and_then(|part| part.split_once('['));
-        right &= pass.is_some_and(|(id, number)| id == above.id.as_str() && number.parse::<u64>().is_ok());
+        right &= pass.is_some_and(|(id, number)| id == above.id.as_str() && is_number(number));
         passes = format!("{}[N].{passes}", above.id);
     }
     (!right || written.next().is_some()).then(|| passes + graph.node(node).id.as_str())
+}
+
+/// Returns true for a number as addresses have it: without a sign, and without zeros in front.
+fn is_number(written: &str) -> bool {
+    written.parse::<u64>().is_ok_and(|number| number.to_string() == written)
 }
 
 /// Returns true if an answer with this address can be for a question of the node: a gate, an agent, a flow that the
@@ -89,6 +94,15 @@ mod tests {
         ];
         for (address, node) in cases {
             assert_eq!(node_of(address), node);
+        }
+    }
+
+    #[test]
+    fn a_number_has_one_form() {
+        for (written, is_right) in
+            [("0", true), ("10", true), ("00", false), ("01", false), ("+1", false), ("-1", false), ("", false)]
+        {
+            assert_eq!(is_number(written), is_right, "{written}");
         }
     }
 }

@@ -78,3 +78,25 @@ fn wrong_case<C: DeserializeOwned>(text: &str) -> Option<String> {
     let name = case.get("name").and_then(serde_json::Value::as_str).map(|name| format!(" {}", Json::from(name)));
     Some(format!("case {}{}", at + 1, name.unwrap_or_default()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{super::format::Case, *};
+
+    #[test]
+    fn keys_without_a_value_are_refused() {
+        for (expect, is_right) in [
+            ("expect:", false),
+            ("expect: { error: }", false),
+            ("expect: { outputs: null }", false),
+            ("expect: { route: ~ }", false),
+            ("expect: { status: }", false),
+            ("expect: {}", true),
+            ("expect: { outputs: { $equals: null } }", true),
+            ("expect: { status: failed, error: timeout, route: [] }", true),
+        ] {
+            let read = parse::<Case>("x.test.yaml", &format!("cases:\n  - name: a\n    {expect}\n"));
+            assert_eq!(read.is_ok(), is_right, "{expect}");
+        }
+    }
+}

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use flowcell_contract::{BuiltIn, Failure, Json, instant_milliseconds};
 use serde::{Deserialize, Deserializer, de::Error as _};
 
+use super::format::not_null;
 use crate::world::test_run::{CallFixture, Fixtures, NodeFixture};
 
 /// A reply, and the calls that receive it.
@@ -30,6 +31,7 @@ struct WrittenReply {
     reply: Option<Json>,
     /// The result of a service call.
     result: Option<Json>,
+    #[serde(default, deserialize_with = "not_null")]
     error: Option<FixtureError>,
 }
 

@@ -38,7 +38,7 @@ pub struct Case {
     #[serde(default)]
     pub seed: u64,
     /// The expected result.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "expectation")]
     pub expect: Expect,
 }
 
@@ -50,10 +50,13 @@ pub struct Expect {
     #[serde(deserialize_with = "status")]
     pub status: String,
     /// The code of the run's error.
+    #[serde(deserialize_with = "not_null")]
     pub error: Option<String>,
     /// All outputs. Matchers, such as `{ "$any": true }`, may replace values.
+    #[serde(deserialize_with = "expected_outputs")]
     pub outputs: Option<Json>,
     /// The ids of the flow's own nodes that ran, in the order of their ends.
+    #[serde(deserialize_with = "not_null")]
     pub route: Option<Vec<String>>,
 }
 
@@ -76,6 +79,27 @@ fn status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error
     let meant = STATUSES.into_iter().find(begins).or_else(|| similar(&text, STATUSES));
     let meant = meant.map(|meant| format!(": did you mean `{meant}`?")).unwrap_or_default();
     Err(D::Error::custom(format!("unknown status `{text}`{meant} (the statuses are {})", STATUSES.join(", "))))
+}
+
+/// Reads the value of a key that tests nothing without one. `error:` alone is null, and most often a slip.
+pub(super) fn not_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    let value = Option::<T>::deserialize(deserializer)?;
+    value
+        .map(Some)
+        .ok_or_else(|| D::Error::custom("a key without a value tests nothing: write its value, or remove it"))
+}
+
+/// Reads `outputs`, which may only be null as the argument of a matcher.
+fn expected_outputs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Json>, D::Error> {
+    let outputs = Option::<Json>::deserialize(deserializer)?;
+    outputs.map(Some).ok_or_else(|| {
+        let why = "`outputs` without a value tests nothing: write the outputs, or `{ $equals: null }` if they are null";
+        D::Error::custom(why)
+    })
+}
+
+fn expectation<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Expect, D::Error> {
+    not_null(deserializer).map(Option::unwrap_or_default)
 }
 
 impl Default for Expect {

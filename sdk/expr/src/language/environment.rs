@@ -78,16 +78,19 @@ fn add_builtin(environment: &mut Environment<'static>) {
 }
 
 fn add_own(environment: &mut Environment<'static>) {
-    let own: [(&'static str, Value); 22] = [
+    let own: [(&'static str, Value); 25] = [
         ("batch", Value::from_function(builtin::batch)),
         ("d", Value::from_function(filters::default)),
         ("default", Value::from_function(filters::default)),
         ("fromjson", Value::from_function(filters::from_json)),
         ("indent", Value::from_function(filters::indent)),
         ("join", Value::from_function(filters::join)),
+        ("map", Value::from_function(lists::map)),
+        ("rejectattr", Value::from_function(lists::reject_attribute)),
         ("replace", Value::from_function(filters::replace)),
         ("required", Value::from_function(filters::required)),
         ("round", Value::from_function(round)),
+        ("selectattr", Value::from_function(lists::select_attribute)),
         ("slice", Value::from_function(builtin::slice)),
         ("string", Value::from_function(filters::string)),
         ("sum", Value::from_function(filters::sum)),

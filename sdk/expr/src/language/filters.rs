@@ -11,7 +11,7 @@ use super::{
     arithmetic,
     budget::{TOO_MUCH_WORK, charge},
     lists::as_list,
-    lookup::{Missing, check_attribute},
+    lookup::{Missing, check_attribute, read_attribute},
     names,
     operands::{WrongArgument, argument, invalid, is_null, kind, missing, push_value, too_long},
     text::{TextTooLong, push_compact, push_str},
@@ -147,7 +147,7 @@ pub(super) fn join(value: &Value, separator: Option<&str>, options: Kwargs) -> R
             push_str(&mut text, separator.unwrap_or_default()).map_err(too_long)?;
         }
         match &attribute {
-            Some(attribute) => push_value(&mut text, &item.get_item(attribute)?)?,
+            Some(attribute) => push_value(&mut text, &read_attribute(&item, attribute)?.unwrap_or_default())?,
             None => push_value(&mut text, &item)?,
         }
     }
@@ -185,7 +185,7 @@ pub(super) fn sum(value: &Value, options: Kwargs) -> Result<Value, Error> {
     }
     for item in value.try_iter()? {
         let item = match &attribute {
-            Some(attribute) => item.get_item(attribute)?,
+            Some(attribute) => read_attribute(&item, attribute)?.unwrap_or_default(),
             None => item,
         };
         let failed = || invalid(format!("`sum` needs numbers, not {}", kind(&item)));

@@ -33,9 +33,10 @@ pub(super) fn attributes<'e, 'x>(filter: &'e Filter<'x>) -> Option<(Vec<Path>, &
     let items = item(filter.expr.as_ref()?)?;
     let is_tested = filter.args.iter().any(|argument| matches!(argument, CallArg::Kwarg("default", _)))
         || filter.name.ends_with("attr") && is_test_for_missing(filter.args.get(1..).unwrap_or_default());
-    let names = literal_text(argument)?.split(',');
-    let path = |name: &str| to_path((items.0.clone(), items.1.iter().cloned().chain(segments(name.trim())).collect()));
-    Some((names.map(path).collect(), argument, is_tested))
+    let written = literal_text(argument)?;
+    let names = if filter.name == "sort" { written.split(',').map(str::trim).collect() } else { vec![written] };
+    let path = |name: &str| to_path((items.0.clone(), items.1.iter().cloned().chain(segments(name)).collect()));
+    Some((names.into_iter().map(path).collect(), argument, is_tested))
 }
 
 /// Returns the argument with which a filter names the attribute that it reads.

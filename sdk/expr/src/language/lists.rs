@@ -1,17 +1,20 @@
 //! Filters of MiniJinja that are changed: comparisons are case-sensitive, equal values are those of `==`, and results
 //! are lists.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    iter,
+};
 
 use minijinja::{
-    Error, State, Value,
-    value::{Kwargs, ValueKind},
+    Error, ErrorKind, State, Value, filters as builtin,
+    value::{Kwargs, Rest, ValueKind, ValueOrKwargs},
 };
 
 use super::{
     budget::charge,
     compare::spend_on,
-    lookup::part,
+    lookup::{part, read_attribute},
     operands::invalid,
     values::{from_value, to_value},
 };
@@ -104,6 +107,80 @@ pub(super) fn group_by(value: &Value, attribute: Option<&str>, options: Kwargs) 
     }
     let group = |(grouper, items)| Json::object([("grouper", grouper), ("list", Json::array(items))]);
     Ok(to_value(&Json::array(groups.into_values().map(group))))
+}
+
+/// `x | map(filter, argument…)` and `x | map(attribute=…, default=…)`: applies a filter to each item, or gives one member
+/// of each item.
+pub(super) fn map(
+    state: &mut State<'_, '_>,
+    value: Value,
+    arguments: Rest<ValueOrKwargs>,
+) -> Result<Vec<Value>, Error> {
+    let options = arguments.last().filter(|last| last.is_kwargs()).map(|last| Kwargs::try_from((**last).clone()));
+    let Some(options) = options.transpose()? else { return builtin::map(state, value, arguments) };
+    let Some(attribute) = options.get::<Option<Value>>("attribute")? else {
+        return builtin::map(state, value, arguments);
+    };
+    if arguments.len() > 1 {
+        return Err(ErrorKind::TooManyArguments.into());
+    }
+    let default = options.get::<Option<Value>>("default")?.unwrap_or_default();
+    options.assert_all_used()?;
+    let mut members = Vec::new();
+    for item in value.try_iter()?.checked() {
+        members.push(read_attribute(&item?, &attribute)?.unwrap_or_else(|| default.clone()));
+    }
+    Ok(members)
+}
+
+/// `x | selectattr(name, test, argument…)` and `rejectattr`: keeps the items of which a member passes a test, or if
+/// `keeps` is false fails it.
+fn select_by(
+    state: &mut State<'_, '_>,
+    value: &Value,
+    attribute: &Value,
+    test: Option<&str>,
+    (arguments, keeps): (Rest<ValueOrKwargs>, bool),
+) -> Result<Vec<Value>, Error> {
+    let arguments = arguments.into_values();
+    let mut kept = Vec::new();
+    for item in value.try_iter()?.checked() {
+        let item = item?;
+        let member = read_attribute(&item, attribute)?.unwrap_or_default();
+        let passes = match test {
+            Some(test) => {
+                let arguments: Vec<Value> = iter::once(member).chain(arguments.iter().cloned()).collect();
+                state.perform_test(test, &arguments)?
+            }
+            None => member.is_true(),
+        };
+        if passes == keeps {
+            kept.push(item);
+        }
+    }
+    Ok(kept)
+}
+
+/// `x | selectattr(name, test, argument…)`.
+pub(super) fn select_attribute(
+    state: &mut State<'_, '_>,
+    value: &Value,
+    attribute: &Value,
+    test: Option<&str>,
+    arguments: Rest<ValueOrKwargs>,
+) -> Result<Vec<Value>, Error> {
+    select_by(state, value, attribute, test, (arguments, true))
+}
+
+/// `x | rejectattr(name, test, argument…)`.
+pub(super) fn reject_attribute(
+    state: &mut State<'_, '_>,
+    value: &Value,
+    attribute: &Value,
+    test: Option<&str>,
+    arguments: Rest<ValueOrKwargs>,
+) -> Result<Vec<Value>, Error> {
+    select_by(state, value, attribute, test, (arguments, false))
 }
 
 /// Converts a lazy result of MiniJinja to a list. Returns an error if it has more than [`limits::VALUES`] items.

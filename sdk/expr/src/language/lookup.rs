@@ -68,16 +68,18 @@ pub(super) fn check_attribute(state: &State<'_, '_>, filter: &str, arguments: &[
     let admits_missing = option("default").is_some()
         || filter.ends_with("attr") && is_test_for_missing(arguments.get(2..).unwrap_or_default());
     let is_needed = !admits_missing && is_strict(state);
-    let written = attribute.map(|attribute| attribute.to_string());
+    let keys: Vec<Value> = match attribute.as_ref().and_then(Value::as_str) {
+        Some(written) if filter == "sort" => written.split(',').map(str::trim).map(Value::from).collect(),
+        _ => attribute.iter().cloned().collect(),
+    };
     for (at, item) in arguments[0].try_iter().into_iter().flatten().enumerate() {
-        let Some(written) = &written else {
+        if keys.is_empty() {
             check_compared(filter, &item)?;
-            continue;
-        };
-        for name in written.split(',').map(str::trim) {
-            match part(&item, name)? {
+        }
+        for key in &keys {
+            match read_attribute(&item, key)? {
                 None if is_needed => {
-                    return Err(missing(format!("`{name}` is missing in item {at} of the list of `{filter}`"), None));
+                    return Err(missing(format!("`{key}` is missing in item {at} of the list of `{filter}`"), None));
                 }
                 Some(part) if compares => check_compared(filter, &part)?,
                 _ => {}
@@ -98,6 +100,16 @@ fn is_test_for_missing(test: &[Value]) -> bool {
     let name = test.first().and_then(Value::as_str).unwrap_or_default();
     names::TESTS_OF_MISSING.contains(&name)
         || names::EQUALITY_TESTS.contains(&name) && test.get(1).is_some_and(Value::is_none)
+}
+
+/// Returns the part of a list item that the attribute of a filter names: a dotted path, or an index. `None` if it is
+/// missing, or if a part that leads to it is.
+pub(super) fn read_attribute(item: &Value, attribute: &Value) -> Result<Option<Value>, Error> {
+    if let Some(path) = attribute.as_str() {
+        return part(item, path);
+    }
+    check_part(item, attribute)?;
+    Ok(item.get_item(attribute).ok().filter(|part| !part.is_undefined()))
 }
 
 /// Returns the part of a value at a dotted path; `None` if it is missing. A path into a file value is an error.

@@ -6,8 +6,8 @@ use crate::functions::{self, FunctionKind};
 macro_rules! builtin_filters {
     ($with:ident) => {
         $with! {
-            abs attr bool capitalize chain count=length dictsort first items last length lines list lower map max
-            min reject rejectattr reverse select selectattr sort split title trim upper zip
+            abs attr bool capitalize chain count=length dictsort first items last length lines list lower max min
+            reject reverse select sort split title trim upper zip
         }
     };
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::{error::ExprError, quoted::end_of_quoted};
+use crate::{error::ExprError, path::shorten, quoted::end_of_quoted};
 
 /// A part of a text.
 #[derive(Debug, PartialEq)]
@@ -82,8 +82,22 @@ fn expression(text: &str, inside: Range<usize>) -> Result<Piece<'_>, ExprError> 
     let at = inside.start + (source.len() - trimmed.len());
     match trimmed.trim_end() {
         "" => Err(ExprError::new("the expression is empty").at(inside.start - 2..inside.end + 2)),
+        source if text[..inside.end].ends_with('-') => {
+            let error = ExprError::new("`-}}` removes no white space").at(at + source.len() - 1..inside.end + 2);
+            Err(error.hint("remove the `-`"))
+        }
+        source if at == inside.start && is_in_braces(source) => {
+            let error = ExprError::new("an expression has two braces, not three").at(inside.start - 2..inside.end + 2);
+            Err(error.hint(format!("write `{{{{ {} }}}}`", shorten(source[1..source.len() - 1].trim()))))
+        }
         source => Ok(Piece::Expression(source, at)),
     }
+}
+
+/// Returns true for a source in braces that is not an object, such as the one of `{{{ x }}}`.
+fn is_in_braces(source: &str) -> bool {
+    let inside = source.strip_prefix('{').and_then(|source| source.strip_suffix('}'));
+    inside.is_some_and(|inside| !inside.trim().is_empty() && !inside.contains([':', '{', '}']))
 }
 
 /// Finds the `}}` that ends an expression; those in quoted texts and nested objects do not count. If there is none, the
@@ -143,6 +157,8 @@ mod tests {
             ("é{{ 'it's' }} b", 10..16),
             ("{{ { }}", 0..7),
             ("a {{ }}", 2..7),
+            ("a {{ b -}}", 7..10),
+            ("a {{{ b }}}", 2..11),
         ] {
             assert_eq!(split(text).unwrap_err().offset, Some(place), "{text}");
         }

@@ -28,6 +28,8 @@ const MONTHS: [&str; 12] = [
 ];
 const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
+const HINT: &str = "write for example `%Y-%m-%d %H:%M`; the manual's page `functions` lists all";
+
 /// A part of a format.
 enum Part<'f> {
     Text(&'f str),
@@ -35,8 +37,12 @@ enum Part<'f> {
     Directive(&'f str, bool),
 }
 
-/// Splits a format. Returns an error for `%` at its end.
+/// Splits a format. Returns an error for `%` at its end, and for a format without `%`, such as the `yyyy-MM-dd` of other
+/// languages.
 fn parts<'f>(name: &str, format: &'f str) -> Result<Vec<Part<'f>>, Error> {
+    if !format.contains('%') {
+        return Err(invalid(format!("`{name}`: the format has no directive with `%`; {HINT}")));
+    }
     let (mut parts, mut rest) = (Vec::new(), format);
     while let Some((before, behind)) = rest.split_once('%') {
         parts.push(Part::Text(before));
@@ -55,8 +61,7 @@ fn parts<'f>(name: &str, format: &'f str) -> Result<Vec<Part<'f>>, Error> {
 }
 
 fn unknown(name: &str, directive: &str) -> Error {
-    let hint = "write for example `%Y-%m-%d %H:%M`; the manual's page `functions` lists all";
-    invalid(format!("`{name}` does not know `%{}`: {hint}", directive.escape_debug()))
+    invalid(format!("`{name}` does not know `%{}`: {HINT}", directive.escape_debug()))
 }
 
 /// Writes an instant by a format.
