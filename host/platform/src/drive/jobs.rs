@@ -180,7 +180,7 @@ impl Jobs<'_> {
     }
 
     /// Counts the jobs of the tenant.
-    pub(crate) fn count(&self) -> Result<u64, DocumentError> {
+    pub(crate) fn number(&self) -> Result<u64, DocumentError> {
         Ok(self.store.all_of(self.tenant())?.len() as u64)
     }
 

@@ -210,7 +210,7 @@ fn find(tenants: &Tenants, tenant: &Tenant) -> Result<FoundData, TenantError> {
     let secrets = tenants.vault().list(tenant)?.len() as u64;
     let credentials = tenants.vault().list_credentials(tenant)?.len() as u64;
     let accounts = accounts::list(tenants, Some(tenant.as_str()))?.len() as u64;
-    let jobs = Jobs::of(&tenants.host.for_tenant(tenant.clone())).count()?;
+    let jobs = Jobs::of(&tenants.host.for_tenant(tenant.clone())).number()?;
     Ok(FoundData { rows, tokens, secrets, credentials, accounts, jobs })
 }
 
