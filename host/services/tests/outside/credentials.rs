@@ -4,7 +4,7 @@ use std::sync::{Arc, atomic::Ordering};
 
 use flowcell_contract::{Json, Tenant};
 use flowcell_services::{
-    credentials::{REFRESH_LEASE_MS, TokenState},
+    credentials::{CredentialStore as _, REFRESH_LEASE_MS, TokenState},
     secrets::Secrets,
 };
 use serde_json::{Value, json};
