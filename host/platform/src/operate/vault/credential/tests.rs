@@ -21,7 +21,7 @@ fn a_swapped_token_is_refused_and_in_the_audit_log() {
         let to: CredentialToSet = serde_json::from_value(to).unwrap();
         set(&host, "test", name, &to).unwrap();
         let members: SecretMembers = [("access".to_owned(), format!("token-of-{name}"))].into_iter().collect();
-        let state = TokenState { token: Token::from_members(&members, None, None), ..TokenState::default() };
+        let state = TokenState { token: Token::from_members(&members, None, None, None), ..TokenState::default() };
         assert!(vault.replace_tokens(tenant, name, 1, &state).unwrap());
         assert_eq!(vault.tokens(tenant, name, 1).unwrap().token, state.token);
     }
