@@ -2,6 +2,7 @@
 import { readFile } from "flowcell:node/context@0.1.0";
 import { append, discard, finish, open } from "flowcell:host/file-writer@0.1.0";
 import { called } from "./failure.js";
+import { asciiPart } from "./web/text.js";
 
 const PIECE = 1024 * 1024;
 
@@ -105,6 +106,12 @@ function wholeCharacters(bytes) {
 export function decoded(bytes) {
   const texts = [];
   for (let at = 0; at < bytes.length; ) {
+    const ascii = asciiPart(bytes, at);
+    if (ascii !== undefined) {
+      texts.push(ascii);
+      at += ascii.length;
+      continue;
+    }
     const part = bytes.subarray(at, Math.min(at + 8192, bytes.length));
     const end = at + part.length === bytes.length ? part.length : wholeCharacters(part);
     const escaped = Array.from(part.subarray(0, end), (byte) => `%${byte.toString(16).padStart(2, "0")}`);

@@ -124,6 +124,25 @@ export const checks = {
     return [bytes.length, new TextDecoder().decode(bytes) === text, await new Response("\ufeff{}").json()];
   },
 
+  // Most of these bytes are ASCII, which is decoded in parts.
+  long_texts() {
+    const sizes = [];
+    for (const before of [0, 1, 4094, 4095, 4096, 4097, 8191, 8192]) {
+      for (const middle of ["", "é", "漢", "😀", "\ufeff"]) {
+        const text = `${"a".repeat(before)}${middle}${"b".repeat(5000)}`;
+        const bytes = new TextEncoder().encode(text);
+        const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+        let parts = "";
+        for (let at = 0; at < bytes.length; at += 4097) parts += decoder.decode(bytes.subarray(at, at + 4097), { stream: true });
+        parts += decoder.decode();
+        const broken = Uint8Array.from([...bytes, 0xc3, ...bytes]);
+        sizes.push(parts === text, new TextDecoder().decode(bytes).length, new TextDecoder().decode(broken).length);
+        sizes.push(attempt(() => new TextDecoder("utf-8", { fatal: true }).decode(broken)));
+      }
+    }
+    return sizes;
+  },
+
   async combinators() {
     const failed = Promise.reject(new Error("no"));
     const slow = pause(20).then(() => "slow");

@@ -50,10 +50,10 @@ export class Answer {
       const lines = decoded(decoder, chunk).split("\n");
       lines[0] = rest + lines[0];
       rest = bounded(lines.pop());
-      for (const line of lines) yield line.replace(/\r$/, "");
+      for (const line of lines) yield withoutReturn(line);
     }
     rest += decoded(decoder);
-    if (rest !== "") yield rest.replace(/\r$/, "");
+    if (rest !== "") yield withoutReturn(rest);
   }
 
   // Parses server-sent events as the HTML standard says.
@@ -109,6 +109,11 @@ function decoded(decoder, chunk) {
   } catch {
     throw new Failure("not_text", "the answer is not UTF-8");
   }
+}
+
+// A pattern would search the whole line.
+function withoutReturn(line) {
+  return line.endsWith("\r") ? line.slice(0, -1) : line;
 }
 
 function bounded(text) {

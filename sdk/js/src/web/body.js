@@ -117,7 +117,7 @@ export class Body {
     else if (bytes !== undefined) yield Uint8Array.from(bytes);
     else if (file !== undefined) {
       for (let offset = 0; ; ) {
-        const piece = Uint8Array.from(readBytes(file, offset));
+        const piece = readBytes(file, offset);
         if (piece.length === 0) return;
         offset += piece.length;
         yield piece;

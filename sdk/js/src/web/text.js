@@ -1,6 +1,8 @@
 // UTF-8, which QuickJS has no coders for.
 
 const REPLACEMENT = 0xfffd;
+// Bytes that are decoded together. They are arguments of a function, which need stack.
+const PART = 4096;
 
 export class TextEncoder {
   get encoding() {
@@ -78,7 +80,19 @@ export class TextDecoder {
     this.#rest = [];
     const texts = [];
     let codes = [];
+    let slowUntil = 0;
     for (let at = 0; at < bytes.length; ) {
+      if (at >= slowUntil) {
+        const ascii = asciiPart(bytes, at);
+        if (ascii !== undefined) {
+          texts.push(String.fromCodePoint(...codes), ascii);
+          codes = [];
+          this.#isBegun = true;
+          at += ascii.length;
+          continue;
+        }
+        slowUntil = at + PART;
+      }
       const { code, length, isOpen } = decodeOne(bytes, at);
       if (isOpen && stream) {
         this.#rest = Array.from(bytes.subarray(at));
@@ -92,7 +106,7 @@ export class TextDecoder {
       this.#isBegun = true;
       if (!isMark) codes.push(code ?? REPLACEMENT);
       at += length;
-      if (codes.length === 4096) {
+      if (codes.length === PART) {
         texts.push(String.fromCodePoint(...codes));
         codes = [];
       }
@@ -101,6 +115,12 @@ export class TextDecoder {
     texts.push(String.fromCodePoint(...codes));
     return texts.join("");
   }
+}
+
+// Returns the next bytes as a text if all of them are ASCII. These calls of the engine are much faster than a loop.
+export function asciiPart(bytes, at) {
+  const text = String.fromCharCode.apply(null, bytes.subarray(at, at + PART));
+  return /[^\0-\x7f]/.test(text) ? undefined : text;
 }
 
 // Decodes a character. Of wrong bytes, `length` are the longest part that begins a character, and `code` is absent;
