@@ -122,12 +122,14 @@ impl NameResolver<'_> {
             let help = similar(member, FLOW_MEMBERS).map_or_else(all, write);
             return diagnostics.error("unknown_name", span, message, Some(help));
         }
-        if let Some(message) = part_of_time(path) {
-            let written = self.written_reference(span).is_none();
-            let help = match path.segments().last() {
-                Some(Segment::Key(part)) if written => format!("write `{}`", time_format(path, part)),
-                _ => format!("write `{}`", for_message(&whole_time(path))),
-            };
+        // The dialect of steps has facts below a name of its own, and no filters.
+        let of_steps = self.written_reference(span).is_some();
+        let prefix = if of_steps { "$facts." } else { "" };
+        if let Some(part) = part_of_time(path) {
+            let time = format!("{prefix}{}", whole_time(path));
+            let message = format!("`{time}` is a text and has no member `{}`", for_message(part));
+            let help =
+                if of_steps { format!("write `{time}`") } else { format!("write `{}`", time_format(path, part)) };
             return diagnostics.new_rule("unknown_member", span, message, Some(help));
         }
         if let Some(schema) = SCHEMAS.get(path.root()) {
@@ -141,14 +143,13 @@ fn whole_time(path: &Path) -> String {
     if path.root() == "now" { "now".to_owned() } else { "run.started".to_owned() }
 }
 
-/// Returns the message about a path that reads a part of a time, such as `now.year`. `None`: the path does not.
-fn part_of_time(path: &Path) -> Option<String> {
-    let part = match (path.root(), path.segments()) {
-        ("now", [Segment::Key(part)]) => part,
-        ("run", [Segment::Key(started), Segment::Key(part)]) if &**started == "started" => part,
-        _ => return None,
-    };
-    Some(format!("`{}` is a text and has no member `{}`", whole_time(path), for_message(part)))
+/// Returns the part of a time that a path reads, such as `year` of `now.year`. `None`: the path reads none.
+fn part_of_time(path: &Path) -> Option<&str> {
+    match (path.root(), path.segments()) {
+        ("now", [Segment::Key(part)]) => Some(part),
+        ("run", [Segment::Key(started), Segment::Key(part)]) if &**started == "started" => Some(part),
+        _ => None,
+    }
 }
 
 /// Returns the expression that gives a part of a time.

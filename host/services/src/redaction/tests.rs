@@ -304,8 +304,9 @@ fn lines_of(bytes: &[u8], width: usize) -> Vec<String> {
 #[test]
 fn a_key_split_by_a_line_break_is_not_released_in_pieces() {
     for (unit, sent, expected) in [
-        (Unit::Line, ["a s3cr3t-", "\r", "\nValue", "/1 b"], "a [key] b"),
-        // The first word is complete before the next line comes.
+        (Unit::Line, ["a s3cr3t-", "\r\nValue/1", " b", "\n"], "a [key] b\n"),
+        // The first unit is complete before the next line comes.
+        (Unit::Line, ["a s3cr3t-", "\r", "\nValue", "/1 b"], "a s3cr3t-\r\n[key] b"),
         (Unit::Word, ["a s3cr3t-", "\r", "\nValue", "/1 b"], "a s3cr3t-\r\n[key] b"),
         (Unit::Word, ["a s3cr3t-", "\r\nValue/1", " ", "b"], "a [key] b"),
     ] {

@@ -10,12 +10,12 @@ use crate::models::kit::{DIALECTS, Kit, playing};
 #[tokio::test]
 async fn the_first_piece_is_reported_at_once_and_later_ones_together() {
     for dialect in DIALECTS {
-        let fake = playing(json!([{ "reply": { "text": "0123456789abcdef" } }])).await;
+        let fake = playing(json!([{ "reply": { "text": "012 456 89a cde " } }])).await;
         let kit = Kit::with_fake(&fake, dialect, json!({}));
         kit.ask("hi").await.unwrap();
         assert_eq!(
             kit.events("agent:text"),
-            [json!({ "delta": "0123" }), json!({ "delta": "456789abcdef" })],
+            [json!({ "delta": "012 " }), json!({ "delta": "456 89a cde " })],
             "{dialect}"
         );
         assert_eq!(kit.clock.slept(Wait::Coalesce), [50, 50]);
@@ -26,7 +26,7 @@ async fn the_first_piece_is_reported_at_once_and_later_ones_together() {
 async fn waiting_text_is_reported_after_the_pause_even_if_no_piece_follows() {
     for dialect in DIALECTS {
         // The stream then stalls, so only the timer can report the rest.
-        let turn = json!({ "reply": { "text": "0123456789abcdef" }, "fault": { "stallAfter": 6 } });
+        let turn = json!({ "reply": { "text": "012 456 89a cde " }, "fault": { "stallAfter": 6 } });
         let fake = playing(json!([turn])).await;
         let mut kit = Kit::with_fake(&fake, dialect, json!({ "maxRetries": 0 }));
         let (clock, told) = (kit.clock.clone(), kit.told.clone());
@@ -38,7 +38,7 @@ async fn waiting_text_is_reported_after_the_pause_even_if_no_piece_follows() {
         assert_eq!(kit.ask("hi").await.unwrap_err().code, "model_timeout");
         let told = kit.text_of_events("agent:text");
         assert!(
-            kit.events("agent:text").len() == 2 && told.len() > 4 && "0123456789abcdef".starts_with(&told),
+            kit.events("agent:text").len() == 2 && told.len() > 4 && "012 456 89a cde ".starts_with(&told),
             "{dialect} {told}"
         );
     }
