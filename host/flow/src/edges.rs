@@ -7,9 +7,8 @@ use crate::{
     diagnostic::{Diagnostics, did_you_mean},
     fields::{check_keys_or, entries, flag, for_message, is_id, list, required, text, whole_number},
     graph::On,
-    input::place,
     key_hints, limits,
-    yaml::{Kind, Span, Tree},
+    yaml::{Kind, Span, Tree, place},
 };
 
 /// An edge as its file defines it.

@@ -18,7 +18,7 @@ use crate::{
     outline,
     plain_text::{self, find_bare_paths, find_braced_paths},
     written_keys,
-    yaml::{Entry, Kind, Span, Tree},
+    yaml::{Entry, Kind, Span, Tree, place},
 };
 
 /// A compiled value with the paths that it reads.
@@ -410,30 +410,6 @@ fn to_path_uses(tree: &Tree, found: Vec<flowcell_expr::PathUse>) -> Vec<PathUse>
         PathUse { path, span, is_tested, is_key }
     };
     found.into_iter().map(named).collect()
-}
-
-/// Maximum size in bytes of a text for which positions of its parts are computed. The time grows with the size of the
-/// text and with the number of positions.
-const MAX_POSITION_BYTES: usize = 16 * 1024;
-
-/// Returns the position of the bytes `offset` in the text at a JSON Pointer. Returns the position of the whole text if
-/// the text is long, escaped, folded, in another file, or in a fragment, whose texts are rewritten.
-pub(crate) fn place(tree: &Tree, pointer: &str, offset: Option<std::ops::Range<usize>>) -> Span {
-    let at = tree.nearest(pointer);
-    let text = at.text().filter(|text| text.len() <= MAX_POSITION_BYTES && at.span.copy == 0);
-    let (Some(text), Some(offset)) = (text, offset) else { return at.span };
-    let Some(quotes) = at.span.len.checked_sub(text.chars().count()) else { return at.span };
-    let simple = !text.contains('\n') && (quotes == 0 || quotes == 2);
-    match (simple, text.get(..offset.start), text.get(offset)) {
-        (true, Some(before), Some(meant)) => Span {
-            line: at.span.line,
-            column: at.span.column + quotes / 2 + before.chars().count(),
-            len: meant.chars().count(),
-            start: at.span.start + quotes / 2 + before.len(),
-            copy: 0,
-        },
-        _ => at.span,
-    }
 }
 
 fn report(tree: &Tree, code: &'static str, errors: Vec<ExprError>, diagnostics: &mut Diagnostics<'_>) {

@@ -5,8 +5,7 @@ use flowcell_expr::{Path, is_one_expression, paths_in_braces, statements};
 use crate::{
     diagnostic::Diagnostics,
     fields::for_message,
-    input::place,
-    yaml::{Entry, Kind, Span, Tree},
+    yaml::{Entry, Kind, Span, Tree, place},
 };
 
 /// Warns of forms of other languages that are plain text in every field: Jinja statements, the sign `=` before a

@@ -10,9 +10,9 @@ use flowcell_contract::{Catalog, Json, Lookup, MarkKind, NodeType, TypeRef};
 use flowcell_expr::{Binding, Condition, Path, apply_edits, rename_nodes};
 
 use crate::{
-    input::{self, Locals, OpenMarks, marks_below, place},
+    input::{self, Locals, OpenMarks, marks_below},
     literal::is_one_binding,
-    yaml::{Entry, Kind, Span, Tree},
+    yaml::{Entry, Kind, Span, Tree, place},
 };
 
 /// Gives the nodes of a graph other ids. The graph is a map with `nodes` and `edges`.

@@ -130,6 +130,7 @@ pub use library::service::{FlowError, FlowService, StepLine};
 pub use library::versions::{self, FlowVersion, MoveError, NoVersion, RetryError};
 pub use library::{
     FlowEntry, FlowFiles, FlowLibrary, FlowSource, LibraryError, Misplaced, PostedFlow, PushError, StoredFlow,
+    misplaced_flows,
 };
 pub use operate::{
     account, address, audit, identity, pkce, policy, quota::QuotaError, retention, settings_file, usage, vault,

@@ -42,7 +42,7 @@ use flowcell_flow::{CheckContext, CheckMode, Source, Start, about};
 use self::files::{Ending, LibraryFiles, LinkError, Size};
 pub use self::{
     error::{LibraryError, PushError},
-    misplaced::Misplaced,
+    misplaced::{Misplaced, misplaced_flows},
     stored::{FlowEntry, FlowFiles, FlowSource, PostedFlow, StoredFlow},
 };
 use crate::{

@@ -4,9 +4,8 @@ use crate::{
     agentic::placeholder::{ARGUMENT_HELP, Placeholder, PlaceholderValues, STEP_HELP, quoted},
     diagnostic::{Diagnostics, similar},
     fields::for_message,
-    input,
     literal::escaped,
-    yaml::Tree,
+    yaml::{Tree, place},
 };
 
 /// A parsed prompt.
@@ -86,7 +85,7 @@ fn report(
 ) {
     let word = inside.trim().split(|sign: char| !sign.is_ascii_alphanumeric()).next().unwrap_or_default();
     // Finding the position in a long text is slow, so it is skipped for diagnostics that are not shown.
-    let span = if diagnostics.is_full() { tree.span } else { input::place(tree, "", Some(bytes)) };
+    let span = if diagnostics.is_full() { tree.span } else { place(tree, "", Some(bytes)) };
     let written = format!("`${{{}}}`", for_message(inside));
     match word {
         "args" if !closed => {

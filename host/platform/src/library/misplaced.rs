@@ -21,23 +21,21 @@ pub struct Misplaced {
     pub library: PathBuf,
 }
 
-impl FlowLibrary {
-    /// Returns the files beside the libraries of tenants in a server's folder, sorted, at most 20. The flows of a tenant are in
-    /// `.tenants/NAME/flows`, and not in `.tenants/NAME`. A folder that cannot be read has none.
-    pub fn misplaced(folder: &Path) -> Vec<Misplaced> {
-        let tenants = folder.join(TENANTS_FOLDER);
-        let library = |name: &str| FlowLibrary::of_tenant(folder, &Tenant::from(name)).folder().to_owned();
-        let of_none = flows_in(&tenants).into_iter().map(|file| Misplaced { file, library: library("NAME") });
-        let folders = entries(&tenants, |kind| kind.is_dir());
-        let of_tenants = folders.into_iter().flat_map(|(own, name)| {
-            let library = library(&name);
-            flows_in(&own).into_iter().map(move |file| Misplaced { file, library: library.clone() })
-        });
-        let mut all: Vec<_> = of_none.chain(of_tenants).collect();
-        all.sort();
-        all.truncate(MAX_REPORTED);
-        all
-    }
+/// Returns the files beside the libraries of tenants in a server's folder, sorted, at most 20. The flows of a tenant are in
+/// `.tenants/NAME/flows`, and not in `.tenants/NAME`. A folder that cannot be read has none.
+pub fn misplaced_flows(folder: &Path) -> Vec<Misplaced> {
+    let tenants = folder.join(TENANTS_FOLDER);
+    let library = |name: &str| FlowLibrary::of_tenant(folder, &Tenant::from(name)).folder().to_owned();
+    let of_none = flows_in(&tenants).into_iter().map(|file| Misplaced { file, library: library("NAME") });
+    let folders = entries(&tenants, |kind| kind.is_dir());
+    let of_tenants = folders.into_iter().flat_map(|(own, name)| {
+        let library = library(&name);
+        flows_in(&own).into_iter().map(move |file| Misplaced { file, library: library.clone() })
+    });
+    let mut all: Vec<_> = of_none.chain(of_tenants).collect();
+    all.sort();
+    all.truncate(MAX_REPORTED);
+    all
 }
 
 /// Returns the files of a folder that have the names of flows.
@@ -63,7 +61,7 @@ mod tests {
     fn flows_beside_the_library_of_a_tenant_are_found() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
-        assert!(FlowLibrary::misplaced(folder).is_empty());
+        assert!(misplaced_flows(folder).is_empty());
         for file in [
             "own.yaml",
             ".tenants/a/flows/good.yaml",
@@ -78,6 +76,6 @@ mod tests {
         let found = |file: &str, library: &str| Misplaced { file: folder.join(file), library: folder.join(library) };
         let expected =
             [found(".tenants/a/lost.flow.js", ".tenants/a/flows"), found(".tenants/b.json", ".tenants/NAME/flows")];
-        assert_eq!(FlowLibrary::misplaced(folder), expected);
+        assert_eq!(misplaced_flows(folder), expected);
     }
 }

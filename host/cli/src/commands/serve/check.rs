@@ -5,6 +5,7 @@ use std::path::Path;
 use flowcell::{
     Error, FlowLibrary, Host, OpenStoreError, Reader,
     identity::{Identify, Local},
+    misplaced_flows,
     server::check_guarded,
     tenants::{Tenants, callers::Callers},
 };
@@ -62,7 +63,7 @@ pub(super) fn check(args: &ServeArgs, place: StoreLocation<'_>, terminal: Termin
 
 /// Warns of files that look like flows, and that the server does not read.
 pub(super) fn warn_of_misplaced(flows: &Path, terminal: Terminal) {
-    for misplaced in FlowLibrary::misplaced(flows) {
+    for misplaced in misplaced_flows(flows) {
         let (file, library) = (misplaced.file.display(), misplaced.library.display());
         terminal.warn(&format!("the server does not read the flow `{file}`; move it to the folder `{library}`"));
     }

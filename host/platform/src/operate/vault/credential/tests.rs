@@ -1,3 +1,5 @@
+//! Tests what the vault refuses of changed rows of tokens.
+
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use serde_json::{Value, json};
@@ -6,7 +8,6 @@ use super::*;
 use crate::{
     Host,
     operate::{audit::AUDIT, documents::Documents},
-    tenants::operation::credential::{CredentialToSet, set},
 };
 
 #[test]
@@ -14,12 +15,13 @@ fn a_swapped_token_is_refused_and_in_the_audit_log() {
     let host = Host::builder().build().unwrap().for_tenant("a".into());
     let (vault, tenant) = (host.vault(), host.tenant());
     for name in ["crm", "shop"] {
-        let to = json!({
-            "kind": "oauth2", "secrets": { "clientSecret": "client-secret" }, "for": ["https://api.example.com"],
-            "settings": { "grant": "client_credentials", "tokenUrl": "https://a.example/token", "clientId": "flows" },
-        });
-        let to: CredentialToSet = serde_json::from_value(to).unwrap();
-        set(&host, "test", name, &to).unwrap();
+        let settings =
+            json!({ "grant": "client_credentials", "tokenUrl": "https://a.example/token", "clientId": "flows" });
+        let settings = Settings::parse("oauth2", settings.as_object().cloned().unwrap()).unwrap();
+        let secrets: SecretMembers = [("clientSecret".to_owned(), "client-secret".to_owned())].into_iter().collect();
+        let origins = ["https://api.example.com".to_owned()];
+        let new = NewCredential { name, settings: &settings, secrets: &secrets, origins: &origins };
+        vault.set_credential(tenant, "test", &new).unwrap();
         let members: SecretMembers = [("access".to_owned(), format!("token-of-{name}"))].into_iter().collect();
         let state = TokenState { token: Token::from_members(&members, None, None, None), ..TokenState::default() };
         assert!(vault.replace_tokens(tenant, name, 1, &state).unwrap());
