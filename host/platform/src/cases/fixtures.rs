@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use flowcell_contract::{BuiltIn, Failure, Json, instant_milliseconds};
 use serde::{Deserialize, Deserializer, de::Error as _};
 
-use super::format::not_null;
 use crate::world::test_run::{CallFixture, Fixtures, NodeFixture};
 
 /// A reply, and the calls that receive it.
@@ -264,6 +263,14 @@ fn milliseconds(text: &str) -> Result<u64, String> {
 fn matches_pattern(text: &str, pattern: &str) -> bool {
     let is_like = |(sign, like): (u8, u8)| if like == b'0' { sign.is_ascii_digit() } else { sign == like };
     text.len() == pattern.len() && text.bytes().zip(pattern.bytes()).all(is_like)
+}
+
+/// Reads the value of a key that tests nothing without one. `error:` alone is null, and most often a slip.
+pub(super) fn not_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    let value = Option::<T>::deserialize(deserializer)?;
+    value
+        .map(Some)
+        .ok_or_else(|| D::Error::custom("a key without a value tests nothing: write its value, or remove it"))
 }
 
 #[cfg(test)]

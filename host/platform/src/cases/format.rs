@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 
 use super::{
     addresses::{node_of, unusable},
-    fixtures::{FixtureResult, ReplyFixture, point_in_time},
+    fixtures::{FixtureResult, ReplyFixture, not_null, point_in_time},
 };
 use crate::host::loaded::LoadedFlow;
 
@@ -79,14 +79,6 @@ fn status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error
     let meant = STATUSES.into_iter().find(begins).or_else(|| similar(&text, STATUSES));
     let meant = meant.map(|meant| format!(": did you mean `{meant}`?")).unwrap_or_default();
     Err(D::Error::custom(format!("unknown status `{text}`{meant} (the statuses are {})", STATUSES.join(", "))))
-}
-
-/// Reads the value of a key that tests nothing without one. `error:` alone is null, and most often a slip.
-pub(super) fn not_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
-    let value = Option::<T>::deserialize(deserializer)?;
-    value
-        .map(Some)
-        .ok_or_else(|| D::Error::custom("a key without a value tests nothing: write its value, or remove it"))
 }
 
 /// Reads `outputs`, which may only be null as the argument of a matcher.

@@ -1,11 +1,12 @@
 //! The record of a tenant.
 
+use std::collections::BTreeMap;
+
 use flowcell_contract::Tenant;
 use flowcell_runtime::ports::{DocumentStore, StoreError};
 use serde::{Deserialize, Serialize};
 
 use super::{documents::Documents, policy::OPERATORS};
-use crate::tenants::deletion::FoundData;
 
 pub(crate) const TENANT: &str = "tenant";
 
@@ -48,4 +49,25 @@ pub(crate) fn is_disabled(documents: &dyn DocumentStore, tenant: &Tenant) -> Res
     let documents = Documents { store: documents, tenant: &Tenant::from(OPERATORS) };
     let record = documents.get::<TenantRecord>(TENANT, tenant.as_str())?;
     Ok(record.is_some_and(|(record, _)| record.disabled))
+}
+
+/// The data of a tenant that a removal has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FoundData {
+    /// The rows of the tenant by their tables.
+    pub rows: BTreeMap<String, u64>,
+    /// Number of tokens.
+    pub tokens: u64,
+    /// Number of secrets.
+    pub secrets: u64,
+    /// Number of credentials. Certificates of earlier versions count none.
+    #[serde(default)]
+    pub credentials: u64,
+    /// Number of accounts of people. Certificates of earlier versions count none.
+    #[serde(default)]
+    pub accounts: u64,
+    /// Number of jobs that are kept. Certificates of earlier versions count none.
+    #[serde(default)]
+    pub jobs: u64,
 }

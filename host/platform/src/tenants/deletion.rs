@@ -28,6 +28,7 @@ use super::{
     token::Token,
     token_use::{LastUse, TOKEN_USE},
 };
+pub use crate::operate::record::FoundData;
 use crate::{
     FlowLibrary,
     drive::jobs::Jobs,
@@ -52,27 +53,6 @@ pub(super) struct Tombstone {
     /// SHA-256 of the salt and the name, in hexadecimal.
     hash: String,
     certificate: Certificate,
-}
-
-/// The data of a tenant that a removal has found.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct FoundData {
-    /// The rows of the tenant by their tables.
-    pub rows: BTreeMap<String, u64>,
-    /// Number of tokens.
-    pub tokens: u64,
-    /// Number of secrets.
-    pub secrets: u64,
-    /// Number of credentials. Certificates of earlier versions count none.
-    #[serde(default)]
-    pub credentials: u64,
-    /// Number of accounts of people. Certificates of earlier versions count none.
-    #[serde(default)]
-    pub accounts: u64,
-    /// Number of jobs that are kept. Certificates of earlier versions count none.
-    #[serde(default)]
-    pub jobs: u64,
 }
 
 /// The files of a tenant that a removal has removed.
