@@ -23,6 +23,9 @@ use crate::{
     redaction::Redaction,
 };
 
+/// Members of a reply.
+type Members = Vec<(&'static str, Json)>;
+
 /// The longest media type of a stored file, in bytes.
 const MAX_MIME: usize = 255;
 
@@ -76,7 +79,7 @@ impl AnswerReader<'_> {
     }
 
     /// Returns the members of the reply that opens a stream, and the body, which is not read yet.
-    pub(super) fn open(&self, answer: Answer) -> Result<(Vec<(&'static str, Json)>, Body), Failure> {
+    pub(super) fn open(&self, answer: Answer) -> Result<(Members, Body), Failure> {
         let Answer { status, mut headers, body } = answer;
         let encodings = encodings(&headers);
         if self.unpack && !encodings.is_empty() {
