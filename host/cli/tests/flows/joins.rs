@@ -32,7 +32,7 @@ edges: [{ from: a, to: j, when: "flow.input.none > 3" }, "b -> j", "j -> report:
         r#"{ "report": { "value": ["condition_error", true] } }"#,
     ),
     (
-        "of two failing conditions the first in the flow is told",
+        "of two failing conditions the first in the flow is reported",
         r#"
 nodes:
   - { id: a, type: control.wait, input: { ms: "{{ flow.input.quick }}" } }
