@@ -12,7 +12,7 @@ use crate::{
     by_link::{LinkPages, code_of},
     frame::Page,
     gate::{MAX_PROMPT_BYTES, answer_fields, answer_of},
-    parts::{cut, size, text, time},
+    parts::{coded, cut, size, text, time},
     sent::Form,
     visit::Visit,
 };
@@ -61,7 +61,7 @@ fn question(code: &str, question: &Value) -> Page {
             p .faint { (text(question, "flow")) ", run " code { (text(question, "runId")) }
                 ", asked " (time(&question["since"])) }
             @match whole {
-                None => { p .prompt { (shown) } }
+                None => { p .prompt { (coded(shown)) } }
                 Some(whole) => {
                     pre tabindex="0" { (shown) }
                     p .cut { "Shown in part: " (size(shown.len() as u64)) " of " (size(whole as u64))

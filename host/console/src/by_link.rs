@@ -6,7 +6,11 @@ use axum::http::StatusCode;
 use flowcell_server::api::Refusal;
 use maud::{Markup, html};
 
-use crate::{frame::Page, parts::time, sent::Form};
+use crate::{
+    frame::Page,
+    parts::{message, time},
+    sent::Form,
+};
 
 /// The pages of a kind of links.
 pub(crate) struct LinkPages {
@@ -51,7 +55,7 @@ impl LinkPages {
         });
         let main = html! {
             p .notice .bad role="alert" {
-                (refusal.message)
+                (message(&refusal.message))
                 // The page shows the time in the zone of its reader.
                 @if refusal.details["answeredAt"].is_u64() { " (" (time(&refusal.details["answeredAt"])) ")" }
             }

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use self::fields::{KINDS, Kind, lines};
 use crate::{
     frame::{Area, Failure, Page},
-    parts::{command, empty, list, list_table, positionals, text, time},
+    parts::{command, empty, list, list_table, message, positionals, text, time},
     runs::query,
     sent::Form,
     visit::{Visit, escaped},
@@ -234,7 +234,7 @@ fn with_scheme(host: &str) -> String {
 
 fn refused(refusal: Option<&Refusal>) -> Markup {
     html! { @if let Some(refusal) = refusal {
-        div .notice .bad role="alert" { p { (refusal.message) } p { "Nothing was stored. Give the secrets again." } }
+        div .notice .bad role="alert" { p { (message(&refusal.message)) } p { "Nothing was stored. Give the secrets again." } }
     } }
 }
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::{
     assets,
-    parts::{TENANT_MARK, quoted, visible},
+    parts::{TENANT_MARK, message, quoted, visible},
     visit::{KNOWN, Visit, escaped, is_only_operator},
 };
 
@@ -336,7 +336,7 @@ fn error_page(refusal: &Refusal) -> Page {
         _ => "Refused",
     };
     let main = html! {
-        p .notice .bad { (refusal.message) }
+        p .notice .bad { (message(&refusal.message)) }
         p { (advice(refusal)) }
         p .faint { "Code " code { (refusal.code) } ", status " (refusal.status.as_u16()) ". "
             a href="/console/manual/errors" { "The manual explains all codes" } "." }

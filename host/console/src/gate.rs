@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::{
     form::exact,
     frame::Failure,
-    parts::{block, command, glyph, list, positionals, quoted, size, text},
+    parts::{block, coded, command, glyph, list, positionals, quoted, size, text},
     runs::run_path,
     sent::Form,
     visit::{Visit, escaped},
@@ -100,7 +100,7 @@ fn question(run: &str, wait: &Value, back: &str) -> Markup {
         (heading(&format!("{}/tasks/{}", run_path(run), escaped(address)), address, back))
         @if text(wait, "prompt").len() > MAX_PROMPT_BYTES {
             (block(text(wait, "prompt"), MAX_PROMPT_BYTES, &whole))
-        } @else { p .prompt { (text(wait, "prompt")) } }
+        } @else { p .prompt { (coded(text(wait, "prompt"))) } }
         @if let Some(arguments) = wait.get("arguments") { (crate::parts::json(arguments, &whole)) }
         @if let Some(bytes) = wait["argumentsBytes"].as_u64() {
             p .cut { "The arguments have " (size(bytes)) ": " a href=(whole) { code { (whole) } } }

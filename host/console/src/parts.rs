@@ -232,6 +232,42 @@ pub(crate) fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value[key].as_array().map_or(&[], Vec::as_slice)
 }
 
+/// Shows a text, and the parts of it between two backticks of one line as code.
+pub(crate) fn coded(text: &str) -> Markup {
+    html! { @for (part, is_code) in spans(text) { @if is_code { code { (part) } } @else { (part) } } }
+}
+
+/// Shows a message of the API as a sentence: with a capital letter, and with its code as code.
+pub(crate) fn message(text: &str) -> Markup {
+    let word = text.split(' ').next().unwrap_or_default();
+    let is_word = word.trim_end_matches([',', ':', ';']).chars().all(|c| c.is_lowercase() || c == '-');
+    let mut letters = text.chars();
+    match letters.next().filter(|_| is_word) {
+        Some(first) => coded(&format!("{}{}", first.to_uppercase(), letters.as_str())),
+        // A message may begin with a name, which is written as it is.
+        None => coded(text),
+    }
+}
+
+/// Splits a text into parts, each with whether it was between backticks.
+fn spans(text: &str) -> Vec<(&str, bool)> {
+    let (mut spans, mut plain, mut at) = (Vec::new(), 0, 0);
+    while let Some(open) = text[at..].find('`').map(|found| at + found) {
+        let inside = &text[open + 1..];
+        match inside.find(['`', '\n']) {
+            Some(end) if end > 0 && inside[end..].starts_with('`') => {
+                spans.push((&text[plain..open], false));
+                spans.push((&inside[..end], true));
+                at = open + end + 2;
+                plain = at;
+            }
+            _ => at = open + 1,
+        }
+    }
+    spans.push((&text[plain..], false));
+    spans
+}
+
 /// Returns the first sentence of a description.
 pub(crate) fn brief(description: &str) -> &str {
     description.split_inclusive(". ").next().unwrap_or_default().trim_end()
@@ -301,6 +337,38 @@ mod tests {
         assert_eq!(cut("abc", 3), ("abc", None));
         assert_eq!(cut("aüb", 2), ("a", Some(4)));
         assert_eq!(cut("字", 0), ("", Some(3)));
+    }
+
+    #[test]
+    fn text_between_backticks_is_code() {
+        let table = [
+            ("no code <b>", "no code &lt;b&gt;"),
+            ("run `a` or `<b>`", "run <code>a</code> or <code>&lt;b&gt;</code>"),
+            ("`a`", "<code>a</code>"),
+            ("one ` alone", "one ` alone"),
+            ("a `\n` b `c`", "a `\n<code> b </code>c`"),
+            ("```\nx\n```", "```\nx\n```"),
+            ("``a``", "`<code>a</code>`"),
+            ("ü`ü`ü", "ü<code>ü</code>ü"),
+        ];
+        for (text, shown) in table {
+            assert_eq!(coded(text).into_string(), shown, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_message_begins_with_a_capital_letter_unless_a_name_begins_it() {
+        let table = [
+            ("the server refused `crm`", "The server refused <code>crm</code>"),
+            ("österreich", "Österreich"),
+            ("`crm` is gone", "<code>crm</code> is gone"),
+            ("lines.0 must be a number", "lines.0 must be a number"),
+            ("maxLiveRuns is 3", "maxLiveRuns is 3"),
+            ("", ""),
+        ];
+        for (text, shown) in table {
+            assert_eq!(message(text).into_string(), shown, "{text}");
+        }
     }
 
     #[test]

@@ -29,7 +29,7 @@ use self::moment::Moment;
 use crate::{
     frame::{Area, Failure, Page},
     gate::{MAX_PROMPT_BYTES, follow_up, wait},
-    parts::{block, command, cut, glyph, json as show_json, list, state, text, time},
+    parts::{block, coded, command, cut, glyph, json as show_json, list, state, text, time},
     picture::{Links, Pictured, View, picture},
     runs::{has_ended, labels, on_run, query, run_path, took},
     sent::Form,
@@ -207,7 +207,7 @@ fn earlier_wait(run: &Shown, wait: &Value) -> Markup {
                     "event" => p { "Waited for the event " code { (text(wait, "event")) } "." }
                     "message" => p { "An agent waited for a message." }
                     "decision" => p { "Needed a decision: " (cut(text(wait, "message"), 2_000).0) }
-                    _ => p .prompt { (cut(text(wait, "prompt"), MAX_PROMPT_BYTES).0) }
+                    _ => p .prompt { (coded(cut(text(wait, "prompt"), MAX_PROMPT_BYTES).0)) }
                 }
             }
         }

@@ -10,8 +10,9 @@ use maud::{DOCTYPE, Markup, html};
 use serde_json::{Value, json};
 
 use crate::{
+    assets,
     frame::Page,
-    parts::list,
+    parts::{list, message},
     visit::{Visit, escaped, own_page},
 };
 
@@ -76,6 +77,7 @@ pub(crate) fn onward(next: &str, title: &str, said: &str) -> Markup {
                 meta charset="utf-8";
                 meta http-equiv="refresh" content=(format!("0; url={next}"));
                 title { (title) " · Flowcell" }
+                link rel="icon" type="image/svg+xml" href=(assets::path("icon.svg"));
             }
             body { p { (said) " " a href=(next) { "Go on" } } }
         }
@@ -86,7 +88,7 @@ fn failed(refusal: &Refusal) -> Page {
     let title =
         if refusal.status == StatusCode::SERVICE_UNAVAILABLE { "Sign-in is not possible now" } else { "Not signed in" };
     let main = html! {
-        p .notice .bad role="alert" { (refusal.message) }
+        p .notice .bad role="alert" { (message(&refusal.message)) }
         p { a href="/console/login" { "Back to the login page" } }
         p .faint { "Code " code { (refusal.code) } ", status " (refusal.status.as_u16()) ". "
             a href="/console/manual/sign-in" { "The manual explains the sign-in" } "." }

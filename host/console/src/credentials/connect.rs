@@ -15,7 +15,7 @@ use serde_json::json;
 use super::{HERE, place_of};
 use crate::{
     frame::{Area, Failure, Page},
-    parts::text,
+    parts::{message, text},
     runs::query,
     sent::Form,
     sign_in::{onward, with_cookies},
@@ -72,7 +72,7 @@ pub(crate) async fn finish(visit: Visit) -> Result<Response, Failure> {
 
 fn failed(visit: &Visit, refusal: &Refusal, back: &str) -> Response {
     let main = html! {
-        p .notice .bad role="alert" { (refusal.message) }
+        p .notice .bad role="alert" { (message(&refusal.message)) }
         p { a href=(back) { "Back to the credentials" } }
         p .faint { "Code " code { (refusal.code) } ", status " (refusal.status.as_u16()) ". "
             a href="/console/manual/credential" { "The manual explains the consent" } "." }

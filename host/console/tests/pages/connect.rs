@@ -132,6 +132,7 @@ fn a_person_connects_a_credential_and_no_page_shows_its_secrets() {
     let came = format!("/console/connect/callback?code=good%2Fcode&state={state}&iss=https://login.example.com");
     let came = ask(site.served.address, "GET", &came, &FOREIGN, "");
     let next = format!("/console/connect/finish?state={state}&amp;code=good%2Fcode");
+    assert!(came.body.contains(r#"<link rel="icon""#), "browsers ask for no other icon: {came:?}");
     assert!(came.status == 200 && came.body.contains(&format!(r#"content="0; url={next}""#)), "{came:?}");
     assert_eq!((site.asked(), came.header("set-cookie")), (0, None));
     let done = site.finish(&[&session, &begun.cookie], &format!("state={state}&code=good%2Fcode"));
@@ -154,7 +155,7 @@ fn a_person_connects_a_credential_and_no_page_shows_its_secrets() {
 
     // The same answer of the server, with the same cookie.
     let again = site.finish(&[&session, &begun.cookie], &format!("code=good&state={state}"));
-    refused(&again, 400, "consent_state", "this consent was finished before");
+    refused(&again, 400, "consent_state", "This consent was finished before");
     assert_eq!(site.asked(), 1);
     let log = site.get(&session, "/v1/audit").json();
     let entry = log["entries"].as_array().unwrap().iter().find(|entry| entry["action"] == "credential.connect");
@@ -179,7 +180,7 @@ fn a_consent_counts_only_in_its_own_browser_login_tenant_and_credential() {
     let tampered = format!("{}A", crm.cookie);
     let unsigned = format!("{name}=e30.AAAA");
     let table: [(&[&str], &str, &str); 9] = [
-        (&[&own], &query, "this browser has begun no consent"),
+        (&[&own], &query, "This browser has begun no consent"),
         (&[&own, &crm.cookie], "code=good&state=made-up", "belongs to another consent"),
         (&[&own, &crm.cookie], "code=good", "belongs to another consent"),
         // A code that the server has made for one credential is not sent to the endpoint of another one.
@@ -230,7 +231,7 @@ fn errors_of_the_server_are_shown_as_text_and_nothing_is_connected() {
             "invalid_grant: &lt;img src=x",
         ),
         ("302 Found", json!({}), "answered 302"),
-        ("200 OK", json!({ "token_type": "bearer" }), "without `access_token`"),
+        ("200 OK", json!({ "token_type": "bearer" }), "without <code>access_token</code>"),
     ] {
         site.answer_with(status, &body);
         let answer = finish("code=good");
@@ -276,9 +277,9 @@ fn a_consent_does_not_begin_for_an_address_without_tls() {
     };
     let (good, plain) = ("https://login.example.com/x", "http://login.example.com/x");
     for (token, authorize, why) in [
-        (plain, good, "does not send the code to `tokenUrl`"),
-        ("http://127.0.0.1:9/token", good, "does not send the code to `tokenUrl`"),
-        (good, plain, "`authorizeUrl`: "),
+        (plain, good, "does not send the code to <code>tokenUrl</code>"),
+        ("http://127.0.0.1:9/token", good, "does not send the code to <code>tokenUrl</code>"),
+        (good, plain, "<code>authorizeUrl</code>: "),
     ] {
         assert_eq!(form(token, authorize).status, 303);
         let answer = post(&served, "/console/credentials/crm/connect", &[OWN], "");
@@ -286,7 +287,7 @@ fn a_consent_does_not_begin_for_an_address_without_tls() {
     }
     for address in ["javascript:alert(1)", "data:text/html,x", "https://user:pass@login.example.com/"] {
         let answer = form(good, address);
-        assert!(answer.status == 422 && answer.body.contains("`authorizeUrl`: write a URL"), "{answer:?}");
+        assert!(answer.status == 422 && answer.body.contains("<code>authorizeUrl</code>: write a URL"), "{answer:?}");
     }
 }
 
@@ -318,6 +319,6 @@ fn a_refused_form_keeps_its_values_without_the_secrets() {
     );
     let again =
         send("kind=apiKey&name=maps&replaces=yes&setting-in=header&setting-key=a&secret-value=&for=https://m.test");
-    assert!(again.status == 422 && again.body.contains("the secret `value` is missing"), "{again:?}");
+    assert!(again.status == 422 && again.body.contains("secret <code>value</code> is missing"), "{again:?}");
     assert_eq!(served.get("/v1/credentials/maps").json()["version"], 1);
 }

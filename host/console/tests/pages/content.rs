@@ -122,13 +122,15 @@ fn hostile_texts_are_shown_as_text_on_every_page() {
 #[test]
 fn an_answer_of_the_inbox_is_for_the_question_that_it_has_shown() {
     let served = local();
-    let gate = json!({ "id": "ok", "type": "control.gate", "input": { "prompt": "Go on?", "choices": ["yes", "no"] } });
+    let gate =
+        json!({ "id": "ok", "type": "control.gate", "input": { "prompt": "Use `<b>`?", "choices": ["yes", "no"] } });
     store(
         &served,
         &json!({ "flow": { "name": "asks", "outputs": { "said": "{{ ok.response.choice }}" } }, "nodes": [gate] }),
     );
     let run = start(&served, &json!({ "flow": "asks" }));
     let inbox = served.get("/console/inbox").body;
+    assert!(inbox.contains("Use <code>&lt;b&gt;</code>?"), "{inbox}");
     let digest = inbox.split_once(r#"name="digest" value=""#).unwrap().1.split('"').next().unwrap().to_owned();
     let path = format!("/console/runs/{run}/gates/ok");
     let wrong = post(&served, &path, &[OWN], "choice=yes&digest=00000000000000000000000000000000");
