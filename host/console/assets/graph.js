@@ -30,6 +30,17 @@ function zoom(factor) {
   resize();
 }
 
+/** The place to which the picture is scrolled. A newer picture has the same one. */
+const place = { left: 0, top: 0 };
+
+/** Scrolls to the first node: a row below it may be wider than the page. */
+function scrollToFirst() {
+  const first = picture()?.querySelector("g.node > rect");
+  const box = picture()?.parentElement;
+  if (!box || !(first instanceof SVGRectElement)) return;
+  box.scrollLeft = first.x.baseVal.value + (first.width.baseVal.value - box.clientWidth) / 2;
+}
+
 /** Returns the link of a node in the picture. @param {string | null} node */
 function linkOf(node) {
   const links = [...document.querySelectorAll("#picture a[data-node]")];
@@ -129,5 +140,12 @@ export function showControls() {
     if (!link || (event.key !== "ArrowDown" && event.key !== "ArrowUp")) return;
     if (walk(link, event.key)) event.preventDefault();
   });
-  document.addEventListener("flowcell:fresh", resize);
+  document.addEventListener("scroll", ({ target }) => {
+    if (target instanceof Element && target.matches(".picture")) [place.left, place.top] = [target.scrollLeft, target.scrollTop];
+  }, true);
+  document.addEventListener("flowcell:fresh", () => {
+    resize();
+    picture()?.parentElement?.scrollTo(place);
+  });
+  scrollToFirst();
 }

@@ -1,5 +1,5 @@
-//! Further ways through the console by keyboard alone: a run is repeated from its failed task, versions are compared, and
-//! a run is shown at an earlier moment.
+//! Further ways through the console: by keyboard alone a run is repeated from its failed task, versions are compared, and a
+//! run is shown at an earlier moment; and a wide picture is scrolled.
 
 use serde_json::{Value, json};
 
@@ -114,6 +114,43 @@ fn counts_of_passes_change_under_the_focus_and_the_latest_pass_is_followed() {
     assert_eq!(shown, Value::from("each[2].ask"));
     answer(2);
     browser.wait_until("document.querySelector('#head .state').textContent === 'succeeded'");
+    assert_eq!(browser.errors(), Vec::<String>::new());
+    drop(browser);
+    assert_eq!(stop(serving), Some(0));
+}
+
+#[test]
+fn a_wide_picture_begins_at_its_first_node_and_stays_where_it_is_scrolled() {
+    if !has_program("chromium") || !has_program("chromedriver") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (serving, address) = serve(folder.path(), &[]);
+    let gate = json!({ "id": "root", "type": "control.gate", "input": { "prompt": "Use `a`?", "choices": ["yes"] } });
+    let noops = (0..20).map(|at| json!({ "id": format!("n{at}"), "type": "control.noop" }));
+    let nodes: Vec<_> = std::iter::once(gate).chain(noops).collect();
+    let edges: Vec<_> = (0..20).map(|at| format!("root -> n{at}")).collect();
+    let start = json!({ "flow": { "flow": { "name": "wide" }, "nodes": nodes, "edges": edges }, "runId": "r" });
+    assert_eq!(ask(address, "POST", "/v1/runs?wait=true", &[], &start.to_string()).status, 201);
+    let browser = Browser::start();
+    browser.open(&format!("http://flowcell.localhost:{}/console/runs/r", address.port()));
+    browser.wait_until("document.querySelector('.zoom')");
+    let is_seen = "const [box, node] = ['.picture', '#picture a[data-node=root] rect'] \
+                   .map((each) => document.querySelector(each).getBoundingClientRect()); \
+                   return box.width < 2000 && node.left > box.left && node.right < box.right";
+    assert_eq!(browser.execute(is_seen, &json!([])), json!(true));
+    let question = browser.execute("return document.querySelector('.prompt').innerHTML", &json!([]));
+    assert_eq!(question, json!("Use <code>a</code>?"));
+
+    // The event of a scroll comes before the next frame.
+    browser.execute_async(
+        "const done = arguments[0]; document.querySelector('.picture').scrollLeft = 7; \
+         requestAnimationFrame(() => requestAnimationFrame(() => done(true)))",
+    );
+    let answer = json!({ "answer": "yes" }).to_string();
+    assert_eq!(ask(address, "POST", "/v1/runs/r/gates/root/reply", &[], &answer).status, 200);
+    browser.wait_until("document.querySelectorAll('#picture .node.good').length === 21");
+    assert_eq!(browser.execute("return document.querySelector('.picture').scrollLeft", &json!([])), json!(7));
     assert_eq!(browser.errors(), Vec::<String>::new());
     drop(browser);
     assert_eq!(stop(serving), Some(0));
