@@ -11,7 +11,7 @@ export function filesOf(form) {
     const [path, text, drop] = ["[name=path]", "[name=file]", "[name=drop]"].map((name) => panel.querySelector(name));
     if (!(path instanceof HTMLInputElement) || !(text instanceof HTMLTextAreaElement)) continue;
     const isDropped = drop instanceof HTMLInputElement && drop.checked;
-    if (path.value.trim() && !isDropped) files[path.value.trim()] = text.value;
+    if (path.value.trim() && !isDropped) files[path.value] = text.value;
   }
   return files;
 }

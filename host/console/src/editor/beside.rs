@@ -83,8 +83,9 @@ impl Beside {
     pub(super) fn sent(form: &Form) -> Beside {
         let field = |name: &str| form.text(name).unwrap_or_default().to_owned();
         let dropped: BTreeSet<&str> = form.all("drop").into_iter().collect();
-        let pairs = form.all("path").into_iter().map(str::trim).zip(form.all("file"));
-        let kept = pairs.filter(|(path, text)| !(dropped.contains(path) || path.is_empty() && text.trim().is_empty()));
+        let pairs = form.all("path").into_iter().zip(form.all("file"));
+        let kept =
+            pairs.filter(|(path, text)| !(dropped.contains(path) || path.trim().is_empty() && text.trim().is_empty()));
         let files = kept.map(|(path, text)| (path.to_owned(), text.to_owned())).collect();
         let unread = form.text("unread").map(str::to_owned);
         Beside { source: field("source"), cases: field("cases"), files, unread }
@@ -195,13 +196,13 @@ impl Beside {
                 }
                 @for (at, (path, content)) in self.files.iter().enumerate() {
                     div .file data-tab=(exact(path)) {
-                        @match path.is_empty() {
+                        @match path.trim().is_empty() {
                             true => (path_field(at)),
                             false => input type="hidden" name="path" value=(exact(path)) autocomplete="off";
                         }
                         label for={ "file-" (at) } { "File " code { (path) } " (" (size(content.len() as u64)) ")" }
                         textarea id={ "file-" (at) } name="file" rows="10" wrap="off" spellcheck="false" autocomplete="off" readonly[is_fixed] { (PreEscaped("\n")) (exact(content)) }
-                        @if !is_fixed && !path.is_empty() {
+                        @if !is_fixed && !path.trim().is_empty() {
                             label .check { input type="checkbox" name="drop" value=(exact(path)) autocomplete="off"; " Remove this file" }
                             p .hint { "Save stores the flow without it, as a new version." }
                         }
@@ -288,6 +289,8 @@ mod tests {
             ("drop", "b.md"),
             ("path", " c.md "),
             ("file", "three"),
+            ("path", " "),
+            ("file", ""),
             ("path", ""),
             ("file", " \n"),
             ("path", ""),
@@ -296,7 +299,11 @@ mod tests {
         ]);
         let sent = Beside::sent(&form);
         let pairs: Vec<_> = sent.files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
-        assert_eq!(pairs, [("a.md", "one"), ("c.md", "three"), ("", "lost")], "no text is lost without a word");
+        assert_eq!(
+            pairs,
+            [("a.md", "one"), (" c.md ", "three"), ("", "lost")],
+            "no text or path changes without a word"
+        );
         assert_eq!(sent.mistake(Some("f")), None);
         assert_eq!(sent.to_store("f").unwrap()["f.test.yaml"], "cases: []");
         let double = Beside::sent(&form_of(&[("path", "a.md"), ("file", "1"), ("path", "a.md"), ("file", "2")]));
