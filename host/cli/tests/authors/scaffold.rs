@@ -1,6 +1,6 @@
 //! Tests `flowcell node new` and the project that it creates.
 
-use std::fs;
+use std::{fs, os::unix::fs::PermissionsExt};
 
 use serde_json::{Value, json};
 
@@ -115,4 +115,31 @@ fn errors_of_new_and_build_name_a_solution() {
         refused(&["node", "new", "shop", "--dir", language.name(), "--lang", "js"], &["is not empty"]);
     }
     refused(&["node", "run", "control.nop"], &["did you mean `control.noop`?"]);
+}
+
+#[test]
+fn a_build_names_the_signal_that_ended_its_tool() {
+    let folder = tempfile::tempdir().unwrap();
+    done(flowcell(folder.path()).args(["node", "new", "shop", "--lang", "c"]));
+    let project = folder.path().join("shop");
+    for (script, expected) in [
+        ("kill -KILL $$\n", ["a signal ended `sh` before it had built the project: 9 (SIGKILL)", "no memory left"]),
+        ("kill -TERM $$\n", ["a signal ended `sh` before it had built the project: 15 (SIGTERM)", "build again"]),
+        ("exit 7\n", ["`sh` cannot build the project", ""]),
+    ] {
+        fs::write(project.join("build.sh"), script).unwrap();
+        let refused = flowcell(&project).args(["node", "build"]).output().unwrap();
+        let told = kit::stderr(&refused);
+        assert_eq!(refused.status.code(), Some(1), "{told}");
+        expected.iter().for_each(|expected| assert!(told.contains(expected), "{expected}\n{told}"));
+    }
+    // Cargo itself is ended; the hint about its target would mislead.
+    done(flowcell(folder.path()).args(["node", "new", "tea", "--lang", "rust"]));
+    let tools = tempfile::tempdir().unwrap();
+    fs::write(tools.path().join("cargo"), "#!/bin/sh\nkill -KILL $$\n").unwrap();
+    fs::set_permissions(tools.path().join("cargo"), fs::Permissions::from_mode(0o755)).unwrap();
+    let refused =
+        flowcell(&folder.path().join("tea")).env("PATH", tools.path()).args(["node", "build"]).output().unwrap();
+    let told = kit::stderr(&refused);
+    assert!(told.contains("a signal ended `cargo`") && !told.contains("rustup target add"), "{told}");
 }

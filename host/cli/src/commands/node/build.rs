@@ -181,9 +181,8 @@ impl BuildArgs {
 fn rust(project: &Project) -> Result<Vec<u8>, CliError> {
     let mut command = CARGO.command(&project.folder)?;
     command.args(["build", "--release", "--target", RUST_TARGET, "--message-format", "json-render-diagnostics"]);
-    let said = CARGO
-        .output_of(command)
-        .map_err(|problem| problem.hint(format!("if the target is missing, run `rustup target add {RUST_TARGET}`")))?;
+    let advice = format!("if the target is missing, run `rustup target add {RUST_TARGET}`");
+    let said = CARGO.output_of(command, Some(&advice))?;
     let manifest = project.folder.join(Builder::Cargo.build_file());
     let messages = said.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     let made =

@@ -3,7 +3,7 @@
 use std::{
     env,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Command, ExitStatus, Stdio},
 };
 
 use crate::cli_error::{CliError, Exit};
@@ -47,14 +47,19 @@ impl Tool {
             return Ok(());
         }
         let said = [output.stdout, output.stderr].concat();
-        Err(self.failed().note(String::from_utf8_lossy(&said).trim()))
+        Err(self.failed(output.status).note(String::from_utf8_lossy(&said).trim()))
     }
 
-    /// Runs a command whose standard error goes to the terminal. Returns its standard output.
-    pub(super) fn output_of(&self, mut command: Command) -> Result<String, CliError> {
+    /// Runs a command whose standard error goes to the terminal. Returns its standard output. `advice` is the hint for a
+    /// command that ends by itself and fails.
+    pub(super) fn output_of(&self, mut command: Command, advice: Option<&str>) -> Result<String, CliError> {
         let output = command.stderr(Stdio::inherit()).output().map_err(|error| self.start_error(&error))?;
         if !output.status.success() {
-            return Err(self.failed());
+            let failed = self.failed(output.status);
+            return Err(match advice.filter(|_| output.status.code().is_some()) {
+                Some(advice) => failed.hint(advice),
+                None => failed,
+            });
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
@@ -63,7 +68,20 @@ impl Tool {
         CliError::internal(format!("cannot run `{}`", self.program)).because(error)
     }
 
-    fn failed(&self) -> CliError {
-        CliError::ending(Exit::Failed, format!("`{}` cannot build the project", self.program))
+    /// Returns the error of a command that has failed, or that a signal has ended.
+    fn failed(&self, status: ExitStatus) -> CliError {
+        if status.code().is_some() {
+            return CliError::ending(Exit::Failed, format!("`{}` cannot build the project", self.program));
+        }
+        let shown = status.to_string();
+        let signal = shown.strip_prefix("signal: ").unwrap_or(&shown);
+        let message = format!("a signal ended `{}` before it had built the project: {signal}", self.program);
+        CliError::ending(Exit::Failed, message).hint(match signal.contains("SIGKILL") {
+            true => {
+                "the system sends SIGKILL to a program when the machine or its container has no memory left: free some, \
+                 then build again"
+            }
+            false => "build again; if the same signal comes again, run the program itself",
+        })
     }
 }
