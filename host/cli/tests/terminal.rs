@@ -258,6 +258,36 @@ fn expressions_that_are_typed_ahead_are_evaluated() {
     assert!(terminal.wait().unwrap().success());
 }
 
+/// The end of the input that comes before the prompt is up ends the command, after the lines before it.
+#[test]
+fn an_end_that_is_typed_ahead_ends_the_prompt() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut plain = flowcell(folder.path());
+    plain.env("TERM", "xterm");
+    for (typed, expected) in [("\x04", "Ctrl-D ends"), ("7000003 * 2\rnope(\r7000003 * 3\r\x04", "\r\n21000009\r\n")] {
+        let Some(mut terminal) = terminal_of(&plain, folder.path(), "eval") else { return };
+        // The terminal stays open, so the typed Ctrl-D alone ends the command.
+        let mut open = terminal.stdin.take().unwrap();
+        open.write_all(typed.as_bytes()).unwrap();
+        let mut screen = Screen::of(&mut terminal);
+        screen.hear(expected);
+        while screen.read() {}
+        assert!(terminal.wait().unwrap().success(), "{typed:?}: {}", screen.seen);
+        drop(open);
+    }
+}
+
+/// A person who leaves a conversation before its run has begun can come back: the run is in the store.
+#[test]
+fn an_end_that_is_typed_ahead_leaves_a_run_that_is_stored() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("asks.yaml"), ASKS).unwrap();
+    let Some(left) = at_a_terminal(folder.path(), "run asks.yaml --run-id r --chat", "\x04") else { return };
+    assert_eq!(left.status.code(), Some(3), "{}", stdout(&left));
+    let resumed = output_of(folder.path(), &["runs", "resume", "r", "--answer", "ask=no"]);
+    assert!(resumed.status.success() && stdout(&resumed).contains("\"no\""), "{}", stderr(&resumed));
+}
+
 /// The sequences with which a terminal shows its full screen, and its usual one again.
 const FULL_SCREEN: &str = "\x1b[?1049h";
 const USUAL_SCREEN: &str = "\x1b[?1049l";

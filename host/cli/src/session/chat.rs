@@ -53,6 +53,8 @@ pub(crate) struct Chat {
     interactive: bool,
     /// True once all past events are read, so that the open questions are known.
     present: AtomicBool,
+    /// True once the run has an event, and so is in the store. A person who leaves earlier could not come back.
+    begun: AtomicBool,
 }
 
 struct State {
@@ -65,7 +67,8 @@ impl Chat {
     pub(crate) fn new(terminal: Terminal) -> Chat {
         let state = State { conversation: Conversation::default(), page: Page::new(terminal) };
         let interactive = terminal.interactive;
-        Chat { state: Mutex::new(state), changed: Notify::new(), interactive, present: AtomicBool::new(true) }
+        let [present, begun] = [true, false].map(AtomicBool::new);
+        Chat { state: Mutex::new(state), changed: Notify::new(), interactive, present, begun }
     }
 
     fn begin(&self, run: &str) {
@@ -78,6 +81,7 @@ impl Chat {
             state.page.show(&shown);
         }
         drop(state);
+        self.begun.store(true, Ordering::Release);
         self.changed.notify_one();
     }
 
@@ -85,10 +89,11 @@ impl Chat {
         self.state.lock().page.show(shown);
     }
 
-    /// Returns true if the next line may be read now. From a terminal, it may always be read. From a pipe, it is read
-    /// only when a question or an agent waits for it.
+    /// Returns true if the next line may be read now. From a terminal, it may be read once the run has begun. From a pipe,
+    /// it is read only when a question or an agent waits for it.
     fn takes_line(&self) -> bool {
-        self.interactive || (self.present.load(Ordering::Acquire) && self.state.lock().conversation.waits())
+        let is_wanted = || self.present.load(Ordering::Acquire) && self.state.lock().conversation.waits();
+        self.begun.load(Ordering::Acquire) && (self.interactive || is_wanted())
     }
 
     /// Drives the run to its end, or until the person leaves. If the person leaves, the run counts as parked, and can

@@ -1,10 +1,19 @@
 //! `flowcell eval` at a terminal: a line editor with a history, and completions from the values that expressions read.
 
+use std::{
+    io::{self, BufRead, StdinLock},
+    mem,
+};
+
 use flowcell::{Json, contract::Catalog};
 use flowcell_assist::{
     Document, NoSurroundings,
     complete::{CompletionKind, complete},
     is_plain_name,
+};
+use rustix::{
+    event::{self, PollFd, PollFlags, Timespec},
+    termios::{self, LocalModes},
 };
 use rustyline::{
     Config, Context, Editor, Helper,
@@ -20,11 +29,13 @@ use rustyline::{
 use super::Evaluator;
 use crate::{
     cli_error::{CliError, Exit},
+    output::put_line,
     terminal::{Terminal, inert, inert_json},
 };
 
 /// Maximum number of lines in the history.
 const HISTORY: usize = 1_000;
+const PROMPT: &str = "> ";
 /// A flow whose outputs are the line, for the functions and the names that have no value here.
 const HEAD: &str = "flow:\n  name: eval\n  outputs: |-\n    ";
 const TAIL: &str = "\nnodes: []\n";
@@ -36,11 +47,22 @@ pub(super) fn ask(evaluator: &Evaluator<'_>, terminal: Terminal) -> Result<Exit,
     let mut editor = Editor::with_history(config.build(), MemHistory::new()).map_err(unusable)?;
     editor.set_helper(Some(Names { evaluator }));
     terminal.say("Write one expression in a line. Tab completes names, and Ctrl-D ends.");
+    let mut ahead = Some(TypedAhead::default());
     loop {
-        let line = match editor.readline("> ") {
-            Ok(line) => line,
-            Err(ReadlineError::Eof | ReadlineError::Interrupted) => return Ok(Exit::Good),
-            Err(error) => return Err(unusable(error)),
+        let line = match ahead.as_mut().and_then(TypedAhead::take_next) {
+            Some(Ahead::End) => return Ok(Exit::Good),
+            Some(Ahead::Line(line)) => {
+                put_line(&format!("{PROMPT}{line}"))?;
+                line
+            }
+            None => {
+                let begun = ahead.take().map(|ahead| ahead.begun).unwrap_or_default();
+                match editor.readline_with_initial(PROMPT, (&begun, "")) {
+                    Ok(line) => line,
+                    Err(ReadlineError::Eof | ReadlineError::Interrupted) => return Ok(Exit::Good),
+                    Err(error) => return Err(unusable(error)),
+                }
+            }
         };
         if line.trim().is_empty() {
             continue;
@@ -52,6 +74,48 @@ pub(super) fn ask(evaluator: &Evaluator<'_>, terminal: Terminal) -> Result<Exit,
             Ok(()) => {}
         }
     }
+}
+
+/// A line that was typed before the first prompt, or the end of the input.
+enum Ahead {
+    Line(String),
+    End,
+}
+
+/// Reads the lines that a person types before the first prompt. The terminal keeps them, and Ctrl-D as the end of the input.
+/// The line editor would get a byte without a meaning for this end.
+#[derive(Default)]
+struct TypedAhead {
+    /// The beginning of a line.
+    begun: String,
+}
+
+impl TypedAhead {
+    /// Returns the next line, or the end. Returns `None` if nothing more was typed.
+    fn take_next(&mut self) -> Option<Ahead> {
+        let mut input = io::stdin().lock();
+        while has_line(&input) {
+            let part = input.fill_buf().ok()?;
+            let taken = part.len();
+            self.begun.push_str(&String::from_utf8_lossy(part));
+            input.consume(taken);
+            if taken == 0 && self.begun.is_empty() {
+                return Some(Ahead::End);
+            }
+            if taken == 0 || self.begun.ends_with('\n') {
+                let line = mem::take(&mut self.begun);
+                return Some(Ahead::Line(line.trim_end_matches(['\r', '\n']).to_owned()));
+            }
+        }
+        None
+    }
+}
+
+/// Returns whether a terminal that keeps lines has one, or the end of the input.
+fn has_line(input: &StdinLock<'_>) -> bool {
+    let keeps_lines = termios::tcgetattr(input).is_ok_and(|modes| modes.local_modes.contains(LocalModes::ICANON));
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    keeps_lines && event::poll(&mut [PollFd::new(input, PollFlags::IN)], Some(&at_once)).is_ok_and(|ready| ready > 0)
 }
 
 /// Completes the names in a line.
