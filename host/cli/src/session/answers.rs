@@ -8,7 +8,7 @@ use std::{
 
 use flowcell::{
     Channel, Event, Host, Hub, Json, OpenError, QuestionRef, RunCommand, RunId, StartError,
-    cases::addresses::{corrected_address, is_gate, node_of, node_part, takes_answers},
+    cases::addresses::{corrected_address, is_gate, node_of, node_part, takes_answers, wrong_call},
     contract::{Choice, Question, Trait},
     graph::{Graph, Node, NodeIx},
     similar, waiting,
@@ -234,11 +234,12 @@ fn with_gates(problem: CliError, graph: &Graph) -> CliError {
 /// Checks an address with `#`, such as `node#3`, which names a question about a call. The node has to be an agent, and
 /// the call a number.
 fn check_call(gate: &str, node: &Node) -> Result<(), CliError> {
-    let here = gate.split('/').next().unwrap_or(gate);
-    let Some((_, call)) = here.split_once('#') else { return Ok(()) };
-    if call.parse::<u32>().is_err() {
+    if wrong_call(gate).is_some() {
         return Err(CliError::wrong(format!("`{gate}` does not name a call"))
-            .hint("write the number of the call, as in `assistant#3`"));
+            .hint("write the number of the call without a sign and without zeros in front, as in `assistant#3`"));
+    }
+    if !gate.split('/').next().is_some_and(|here| here.contains('#')) {
+        return Ok(());
     }
     if !node.node_type.traits.iter().any(|found| matches!(found, Trait::Agent)) {
         let id = &node.id;

@@ -38,6 +38,13 @@ fn is_number(written: &str) -> bool {
     written.parse::<u64>().is_ok_and(|number| number.to_string() == written)
 }
 
+/// Returns the part behind `#` of an address that should be the number of a call, and is none as addresses have it: `03` in
+/// `each[0].bot#03`.
+pub fn wrong_call(address: &str) -> Option<&str> {
+    let mut calls = address.split('/').filter_map(|part| part.split_once('#'));
+    calls.find(|(_, call)| !is_number(call) || call.parse::<u32>().is_err()).map(|(_, call)| call)
+}
+
 /// Returns true if an answer with this address can be for a question of the node: a gate, an agent, a flow that the
 /// node calls, or a node of another pack, of which nothing is known.
 pub fn takes_answers(address: &str, node: &Node) -> bool {
@@ -67,6 +74,12 @@ pub(super) fn unusable(key: &str, name: &str, node: NodeIx, graph: &Graph) -> Op
     if let Some(address) = corrected_address(name, node, graph) {
         return wrong(&format!("the flow has no node at this address; write `{address}`"));
     }
+    if let Some(call) = wrong_call(name).filter(|_| key == "answers") {
+        return wrong(&format!(
+            "`{call}` is not the number of a call; write it without a sign and without zeros in front, as in `{}#3`",
+            node_of(name)
+        ));
+    }
     if key == "answers" && !takes_answers(name, graph.node(node)) {
         return wrong("the node asks no question, so it takes no answer; remove it");
     }
@@ -94,6 +107,24 @@ mod tests {
         ];
         for (address, node) in cases {
             assert_eq!(node_of(address), node);
+        }
+    }
+
+    #[test]
+    fn the_number_of_a_call_has_one_form() {
+        for (address, wrong) in [
+            ("bot", None),
+            ("bot#3", None),
+            ("each[0].bot#10", None),
+            ("bot#03", Some("03")),
+            ("bot#+3", Some("+3")),
+            ("bot#x", Some("x")),
+            ("bot#", Some("")),
+            ("bot#3#4", Some("3#4")),
+            ("bot#4294967296", Some("4294967296")),
+            ("review/bot#03", Some("03")),
+        ] {
+            assert_eq!(wrong_call(address), wrong, "{address}");
         }
     }
 
