@@ -289,6 +289,11 @@ fn a_consent_does_not_begin_for_an_address_without_tls() {
         let answer = form(good, address);
         assert!(answer.status == 422 && answer.body.contains("<code>authorizeUrl</code>: write a URL"), "{answer:?}");
     }
+    for name in ["client_id", "redirect_uri", "state"] {
+        let answer = form(good, &format!("{good}?tenant=1&{name}=x"));
+        let why = format!("<code>authorizeUrl</code> has the parameter <code>{name}</code>");
+        assert!(answer.status == 422 && answer.body.contains(&why), "{answer:?}");
+    }
 }
 
 #[test]

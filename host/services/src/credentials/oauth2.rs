@@ -100,10 +100,13 @@ pub struct Authorization {
 
 impl OAuth2Settings {
     /// Returns the URL at which a person authorizes the client. The server sends `state` back with the code, and takes the code
-    /// only with the verifier of the challenge (RFC 7636, S256). Fails if the credential has another grant.
+    /// only with the verifier of the challenge (RFC 7636, S256). Keeps the query of `authorizeUrl`. Fails if that query has a
+    /// parameter that the host adds, or if the credential has another grant.
     pub fn authorize_at(&self, redirect_uri: &str, state: &str, challenge: &str) -> Result<String, String> {
         let url = self.authorize_url.as_deref().filter(|_| self.grant == Grant::AuthorizationCode);
         let url = url.ok_or("only a credential with the grant `authorization_code` is connected by a person")?;
+        // An older version stored credentials without this check.
+        self.check_authorize_query()?;
         let mut url = parse_url(url)?;
         let own = [
             ("response_type", "code"),

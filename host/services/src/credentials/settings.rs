@@ -335,7 +335,7 @@ impl OAuth2Settings {
 
 impl OAuth2Settings {
     /// Checks that `authorizeUrl` has no parameter that the host adds to it: a server may take either of the two.
-    fn check_authorize_query(&self) -> Result<(), String> {
+    pub(super) fn check_authorize_query(&self) -> Result<(), String> {
         let Some(url) = &self.authorize_url else { return Ok(()) };
         let url = parse_url(url)?;
         let is_added = |name: &str| RESERVED_PARAMS.contains(&name) || self.params.contains_key(name);

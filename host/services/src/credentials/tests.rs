@@ -341,6 +341,11 @@ fn an_authorization_has_a_challenge_and_only_its_own_answer_counts() {
     {
         assert!(set(query).unwrap_err().contains("`authorizeUrl` has the parameter"), "{query}");
     }
+    // A credential that an older version has stored.
+    let older = settings.authorize_url.clone().map(|url| format!("{url}&client_id=x"));
+    let older = OAuth2Settings { authorize_url: older, ..settings };
+    let refused = older.authorize_at("http://127.0.0.1:7/callback", "st", "a-challenge").unwrap_err();
+    assert!(refused.contains("`authorizeUrl` has the parameter `client_id`"), "{refused}");
     let read = |target: &str| read_redirect(target, "/callback", "st");
     assert_eq!(read("/callback?code=c%2F1&state=st"), Some(Ok("c/1".into())));
     for other in [
