@@ -6,10 +6,10 @@
 use std::{
     io::{BufRead, BufReader, Write},
     path::Path,
-    process::{Child, Command, Output, Stdio},
+    process::{Command, Output, Stdio},
 };
 
-use crate::kit::{self, root, stderr, stdout};
+use crate::kit::{self, Running, root, stderr, stdout};
 
 fn flow(name: &str) -> String {
     root().join("flows").join(name).display().to_string()
@@ -23,7 +23,7 @@ fn flowcell(folder: &Path, arguments: &[&str]) -> Command {
 
 /// Runs a command with these lines on standard input.
 fn run_with_lines(mut command: Command, lines: &str) -> Output {
-    let mut child = command.spawn().unwrap();
+    let mut child = Running::from(command.spawn().unwrap());
     // Writing fails if the command has already ended.
     let _ = child.stdin.take().unwrap().write_all(lines.as_bytes());
     child.wait_with_output().unwrap()
@@ -86,9 +86,9 @@ fn a_question_is_asked_again_after_an_invalid_answer() {
 }
 
 /// Starts a process that drives the run `a` without any input. Returns once its agent has asked.
-fn owner(folder: &Path) -> Child {
+fn owner(folder: &Path) -> Running {
     let run = ["run", &flow("agents/assistant.yaml"), "--run-id", "a", "--chat"];
-    let mut owner = flowcell(folder, &run).spawn().unwrap();
+    let mut owner = Running::from(flowcell(folder, &run).spawn().unwrap());
     let mut lines = BufReader::new(owner.stderr.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().contains("asks:")));
     // Read the later output, so that the process does not block.
@@ -118,12 +118,10 @@ fn a_conversation_reaches_a_detached_run_through_its_driver() {
     let accepted =
         flowcell(folder.path(), &["run", &flow("agents/assistant.yaml"), "--run-id", "a", "--detach"]).output();
     assert!(accepted.unwrap().status.success());
-    let mut drive = flowcell(folder.path(), &["drive"]).spawn().unwrap();
+    let mut drive = Running::from(flowcell(folder.path(), &["drive"]).spawn().unwrap());
     let first = BufReader::new(drive.stderr.take().unwrap()).lines().next().unwrap().unwrap();
     assert!(first.contains("driving the runs"), "{first}");
     let output = run_with_lines(flowcell(folder.path(), &["chat", "a"]), ALL);
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(stdout(&output), BOTH);
-    drive.kill().unwrap();
-    drive.wait().unwrap();
 }

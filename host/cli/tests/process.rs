@@ -3,16 +3,18 @@
 use std::{
     io::{BufRead, BufReader, Read},
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
+
+use crate::kit::Running;
 
 const WAITS: &str = "flow: { name: waits }\nnodes: [{ id: hold, type: control.wait, input: { ms: 600000 } }]\n";
 
-fn flowcell(folder: &Path, arguments: &[&str]) -> Child {
+fn flowcell(folder: &Path, arguments: &[&str]) -> Running {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flowcell"));
     command.args(arguments).current_dir(folder);
     command.env("FLOWCELL_CACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap().into()
 }
 
 fn stdout(arguments: &[&str]) -> String {

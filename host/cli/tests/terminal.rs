@@ -6,13 +6,13 @@ use std::{
     fs,
     io::{Read, Write},
     path::Path,
-    process::{Child, ChildStdin, Command, Output, Stdio},
+    process::{ChildStdin, Command, Output, Stdio},
     sync::mpsc::{self, Receiver, RecvTimeoutError},
     thread,
     time::Duration,
 };
 
-use crate::kit::{Owner, flowcell, has_program, output_of, stderr, stdout};
+use crate::kit::{Owner, Running, flowcell, has_program, output_of, stderr, stdout};
 
 const ASKS: &str = "
 flow: { name: asks, outputs: { said: '{{ ask.response.choice }}' } }
@@ -37,12 +37,12 @@ fn server(folder: &Path) -> Owner {
 }
 
 /// Starts `flowcell` with these arguments at a terminal. Returns `None` if `script` is missing.
-fn terminal(folder: &Path, arguments: &str) -> Option<Child> {
+fn terminal(folder: &Path, arguments: &str) -> Option<Running> {
     terminal_of(&flowcell(folder), folder, arguments)
 }
 
 /// Starts the program of a command, with its environment, at a terminal.
-fn terminal_of(plain: &Command, folder: &Path, arguments: &str) -> Option<Child> {
+fn terminal_of(plain: &Command, folder: &Path, arguments: &str) -> Option<Running> {
     let mut terminal = Command::new("script");
     terminal.current_dir(folder).args(["--quiet", "--return", "--command"]);
     terminal.arg(format!("{} {arguments}", plain.get_program().to_str().unwrap())).arg("/dev/null");
@@ -52,7 +52,7 @@ fn terminal_of(plain: &Command, folder: &Path, arguments: &str) -> Option<Child>
             None => terminal.env_remove(name),
         };
     }
-    has_program("script").then(|| terminal.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
+    has_program("script").then(|| terminal.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap().into())
 }
 
 /// Maximum time that a program may take to show a text.
@@ -67,7 +67,7 @@ struct Screen {
 }
 
 impl Screen {
-    fn of(terminal: &mut Child) -> Self {
+    fn of(terminal: &mut Running) -> Self {
         let (mut output, (send, pieces)) = (terminal.stdout.take().unwrap(), mpsc::channel());
         thread::spawn(move || {
             let mut piece = [0; 1024];
@@ -293,7 +293,7 @@ const FULL_SCREEN: &str = "\x1b[?1049h";
 const USUAL_SCREEN: &str = "\x1b[?1049l";
 
 /// Opens the run `r` on the full screen. Returns `None` if `script` is missing.
-fn watch(folder: &Path) -> Option<(Child, ChildStdin, Screen)> {
+fn watch(folder: &Path) -> Option<(Running, ChildStdin, Screen)> {
     let mut plain = flowcell(folder);
     plain.env("TERM", "xterm");
     let mut terminal = terminal_of(&plain, folder, "runs watch r")?;

@@ -4,7 +4,8 @@
 
 use std::{
     collections::BTreeMap,
-    io::{BufRead, BufReader},
+    io::{self, BufRead, BufReader},
+    ops::{Deref, DerefMut},
     panic,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
@@ -146,13 +147,52 @@ pub(crate) fn killed_after(command: &mut Command, count: usize) -> Vec<Value> {
     seen
 }
 
+/// A process that is killed when the value is dropped, so that a test that fails leaves none.
+pub(crate) struct Running(Option<Child>);
+
+impl Running {
+    /// Waits until the process has ended. Returns its output, without the parts whose pipes were taken.
+    pub(crate) fn wait_with_output(mut self) -> io::Result<Output> {
+        self.0.take().unwrap().wait_with_output()
+    }
+}
+
+impl From<Child> for Running {
+    fn from(child: Child) -> Running {
+        Running(Some(child))
+    }
+}
+
+impl Deref for Running {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        self.0.as_ref().unwrap()
+    }
+}
+
+impl DerefMut for Running {
+    fn deref_mut(&mut self) -> &mut Child {
+        self.0.as_mut().unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let Some(child) = &mut self.0 else { return };
+        // It may have ended.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
 /// A process that owns the store until the value is dropped.
-pub(crate) struct Owner(Child);
+pub(crate) struct Owner(Running);
 
 impl Owner {
     /// Starts the process, and waits until it has printed `says`.
     pub(crate) fn start(folder: &Path, arguments: &[&str], says: &str) -> Owner {
-        let mut child = flowcell(folder).args(arguments).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = Running::from(flowcell(folder).args(arguments).stderr(Stdio::piped()).spawn().unwrap());
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         assert!(lines.any(|line| line.unwrap().contains(says)), "it never said {says:?}");
         // Read the later output, so that the process does not block.
@@ -163,13 +203,6 @@ impl Owner {
     /// Returns the id of the process.
     pub(crate) fn id(&self) -> u32 {
         self.0.id()
-    }
-}
-
-impl Drop for Owner {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 

@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 use super::notify::Hook;
 use crate::{
     client::ask,
-    kit::{flowcell, has_program, output_of, root, stderr, stdout},
-    server::process::{Serving, serve},
+    kit::{Running, flowcell, has_program, output_of, root, stderr, stdout},
+    server::process::serve,
 };
 
 /// The number of checks after which the test stops waiting for a state.
@@ -67,7 +67,7 @@ fn wait_until(what: &str, mut is_there: impl FnMut() -> bool) {
     assert!((0..MAX_TRIES).any(|_| is_there()), "never: {what}");
 }
 
-fn kill(mut child: Serving) {
+fn kill(mut child: Running) {
     child.kill().unwrap();
     child.wait().unwrap();
 }
@@ -104,7 +104,7 @@ impl Person {
     }
 
     /// Starts a server that tells a person.
-    fn serve(folder: &Path, arguments: &[&str]) -> (Serving, SocketAddr) {
+    fn serve(folder: &Path, arguments: &[&str]) -> (Running, SocketAddr) {
         serve(folder, &[&["--notify", "notify.yaml"], arguments].concat())
     }
 

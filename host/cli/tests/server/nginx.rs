@@ -16,10 +16,10 @@ use tokio_rustls::rustls::DEFAULT_VERSIONS;
 use crate::{
     client::{Answer, chunk, connect_from, head, read, request},
     encrypted::{Encrypted, Made, shake_hands_on, shake_hands_with},
-    kit::{has_program, output_of, stderr, stdout},
+    kit::{Running, has_program, output_of, stderr, stdout},
     samples::asks,
     server::{
-        process::{Serving, serve, stop},
+        process::{serve, stop},
         tls::first_text,
     },
 };
@@ -61,7 +61,7 @@ fn printed() -> &'static str {
 struct Site {
     folder: TempDir,
     made: Made,
-    server: Option<Serving>,
+    server: Option<Running>,
     /// The address of the server behind nginx.
     behind: SocketAddr,
     nginx: Child,

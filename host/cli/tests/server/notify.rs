@@ -22,10 +22,10 @@ use serde_json::{Value, json};
 
 use crate::{
     client::ask,
-    kit::{output_of, stderr},
+    kit::{Running, output_of, stderr},
     outside::server::{Seen, Server, answer},
     samples::asks,
-    server::process::{Serving, serve, serve_with_output, stop},
+    server::process::{serve, serve_with_output, stop},
     servers,
 };
 
@@ -80,7 +80,7 @@ impl Hook {
 }
 
 /// Writes the file of targets, and starts a server with it.
-fn start(folder: &Path, targets: &str) -> (Serving, SocketAddr) {
+fn start(folder: &Path, targets: &str) -> (Running, SocketAddr) {
     fs::write(folder.join("notify.yaml"), format!("targets:\n{targets}")).unwrap();
     serve(folder, &["--notify", "notify.yaml"])
 }
@@ -99,7 +99,7 @@ fn run(address: SocketAddr, flow: &Value, id: &str) {
     assert_eq!(answer.status, 201, "{answer:?}");
 }
 
-fn kill(mut child: Serving) {
+fn kill(mut child: Running) {
     child.kill().unwrap();
     child.wait().unwrap();
 }
@@ -362,7 +362,7 @@ fn a_file_that_is_read_again_replaces_the_targets_and_a_broken_one_does_not() {
 }
 
 /// Starts a server on a shared store with the file of targets in the folder.
-fn serve_on(folder: &Path, url: &str) -> (Serving, SocketAddr) {
+fn serve_on(folder: &Path, url: &str) -> (Running, SocketAddr) {
     serve(folder, &["--notify", "notify.yaml", "--store", url])
 }
 

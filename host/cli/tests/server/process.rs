@@ -3,7 +3,6 @@
 use std::{
     io::{BufRead, BufReader},
     net::SocketAddr,
-    ops::{Deref, DerefMut},
     path::Path,
     process::{Child, Command, Stdio},
     thread::JoinHandle,
@@ -13,56 +12,25 @@ use serde_json::json;
 
 use crate::{
     client::ask,
-    kit::{flowcell, output_of, stderr, stdout},
+    kit::{Running, flowcell, output_of, stderr, stdout},
     samples::{asks, hello},
 };
 
-/// The process of a server. It is killed when the value is dropped, so that a test that fails leaves none.
-pub(crate) struct Serving(Child);
-
-impl From<Child> for Serving {
-    fn from(child: Child) -> Serving {
-        Serving(child)
-    }
-}
-
-impl Deref for Serving {
-    type Target = Child;
-
-    fn deref(&self) -> &Child {
-        &self.0
-    }
-}
-
-impl DerefMut for Serving {
-    fn deref_mut(&mut self) -> &mut Child {
-        &mut self.0
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Starts a server. Returns the process and its address.
-pub(crate) fn serve(folder: &Path, arguments: &[&str]) -> (Serving, SocketAddr) {
+pub(crate) fn serve(folder: &Path, arguments: &[&str]) -> (Running, SocketAddr) {
     let (child, address, _) = serve_with_output(folder, arguments);
     (child, address)
 }
 
 /// Starts a server. Returns the process, its address, and a thread that collects its later output.
-pub(crate) fn serve_with_output(folder: &Path, arguments: &[&str]) -> (Serving, SocketAddr, JoinHandle<Vec<String>>) {
+pub(crate) fn serve_with_output(folder: &Path, arguments: &[&str]) -> (Running, SocketAddr, JoinHandle<Vec<String>>) {
     serve_by(flowcell(folder), arguments)
 }
 
 /// Starts a server by a prepared command, as [`serve_with_output`] does.
-pub(crate) fn serve_by(mut command: Command, arguments: &[&str]) -> (Serving, SocketAddr, JoinHandle<Vec<String>>) {
+pub(crate) fn serve_by(mut command: Command, arguments: &[&str]) -> (Running, SocketAddr, JoinHandle<Vec<String>>) {
     command.args(["serve", "--listen", "127.0.0.1:0"]).args(arguments).stderr(Stdio::piped());
-    let mut child = Serving::from(command.spawn().unwrap());
+    let mut child = Running::from(command.spawn().unwrap());
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
     let mut seen = Vec::new();
     let address = loop {
@@ -86,7 +54,7 @@ pub(crate) fn memory(process: u32, what: &str) -> Option<u64> {
 
 /// Asks the process to stop. Returns its exit code.
 #[track_caller]
-pub(crate) fn stop(child: impl Into<Serving>) -> Option<i32> {
+pub(crate) fn stop(child: impl Into<Running>) -> Option<i32> {
     let mut child = child.into();
     send_term(&child);
     let status = child.wait().unwrap();

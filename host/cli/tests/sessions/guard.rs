@@ -2,21 +2,23 @@
 
 use std::{
     io::{BufRead, BufReader},
-    process::{Child, Stdio},
+    process::Stdio,
 };
 
 use serde_json::Value;
 
 use super::project::{Project, SCRIPT, stderr, steps};
+use crate::kit::Running;
 
 /// A model that takes an hour for the first step.
 const SLOW: &str = "\n      - { match: 'First', json: { route: go }, delayMs: 3600000 }\n";
 
 /// Starts a process, and waits until it is in the first step.
-fn busy(project: &Project) -> Child {
+fn busy(project: &Project) -> Running {
     project.set_script(SLOW);
     let arguments = ["-F", "matrix", "-s", "p", "-q", "-p", "go", "--events", "-"];
-    let mut child = project.command(&arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut command = project.command(&arguments);
+    let mut child = Running::from(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
     let mut events = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(events.any(|line| line.unwrap().contains("\"call:start\"")), "the first step has not begun");
     child
@@ -25,7 +27,7 @@ fn busy(project: &Project) -> Child {
 #[test]
 fn a_run_in_progress_is_reported_and_not_started_again() {
     let project = Project::new();
-    let mut owner = busy(&project);
+    let owner = busy(&project);
     let (exit, printed) = project.run("go", &[]);
     assert_eq!(exit, 3);
     assert_eq!(steps(&printed, "running_steps"), ["first"]);
@@ -34,8 +36,7 @@ fn a_run_in_progress_is_reported_and_not_started_again() {
     assert_eq!(delete.status.code(), Some(2));
     assert!(stderr(&delete).contains("is in progress, so its sessions cannot be deleted"), "{}", stderr(&delete));
 
-    owner.kill().unwrap();
-    owner.wait().unwrap();
+    drop(owner);
     assert_eq!(project.states(), ["first running"]);
     project.set_script(SCRIPT);
     let (exit, printed) = project.run("ignored", &[]);
@@ -48,9 +49,7 @@ fn a_run_in_progress_is_reported_and_not_started_again() {
 #[test]
 fn an_interrupted_run_is_cancelled_before_it_is_deleted() {
     let project = Project::new();
-    let mut owner = busy(&project);
-    owner.kill().unwrap();
-    owner.wait().unwrap();
+    drop(busy(&project));
     project.set_script(SCRIPT);
     let (exit, printed) = project.run("end", &["-D"]);
     assert_eq!((exit, steps(&printed, "completed_steps")), (0, vec!["first".into()]), "{printed}");
@@ -61,9 +60,7 @@ fn an_interrupted_run_is_cancelled_before_it_is_deleted() {
 #[test]
 fn a_cancelled_step_begins_again() {
     let project = Project::new();
-    let mut owner = busy(&project);
-    owner.kill().unwrap();
-    owner.wait().unwrap();
+    drop(busy(&project));
     assert!(project.done(&["runs", "cancel", "p-matrix-first:1"]).status.success());
     assert!(!project.done(&["runs", "resume", "p-matrix-first:1", "-q"]).status.success());
     assert_eq!(project.states(), ["first failed"]);
@@ -94,7 +91,8 @@ fn a_flow_beside_an_owner_of_the_store_is_handed_over_and_followed() {
         let slow = SLOW.replace("'First'", "'First: slow'");
         project.set_script(&format!("{slow}{SCRIPT}"));
         let own: Vec<&str> = owner.iter().map(|word| if *word == "go" { "slow" } else { word }).collect();
-        let mut child = project.command(&own).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut command = project.command(&own);
+        let mut child = Running::from(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
         let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
         let mut events = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
         match owner {
@@ -111,7 +109,5 @@ fn a_flow_beside_an_owner_of_the_store_is_handed_over_and_followed() {
         let wrong = project.done(&["-F", "matrix", "-s", "p", "-q", "-p", "go", "-A", "note=1", "--files", "."]);
         assert_eq!(wrong.status.code(), Some(2));
         assert!(stderr(&wrong).contains("without `--files"), "{}", stderr(&wrong));
-        child.kill().unwrap();
-        child.wait().unwrap();
     }
 }

@@ -4,21 +4,56 @@ use std::{
     fs,
     io::{BufRead, BufReader},
     net::{SocketAddr, TcpListener},
-    path::Path,
-    process::{Child, Command, Stdio},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
 };
 
 use serde_json::{Value, json};
 
-use crate::{client::ask, kit::flowcell, samples::hello};
+use crate::{
+    client::ask,
+    kit::{Running, flowcell},
+    samples::hello,
+};
 
 /// If this environment variable is set, the test is skipped where `strace` is missing or not permitted. Otherwise the
 /// test fails there.
 const WITHOUT: &str = "FLOWCELL_TEST_WITHOUT_STRACE";
 
+/// A server and its tracer. Both are killed when the value is dropped, so that a test that fails leaves none.
+struct Traced {
+    tracer: Running,
+    /// The file with the trace.
+    log: PathBuf,
+}
+
+impl Traced {
+    /// Sends a signal to the server. Its process id is the first word of the trace. Returns whether it was there.
+    fn signal(&self, signal: &str) -> bool {
+        let traced = fs::read_to_string(&self.log).unwrap_or_default();
+        let Some(server) = traced.split_whitespace().next() else { return false };
+        Command::new("kill").args([signal, server]).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+    }
+
+    /// Ends the server. The tracer exits with its exit code.
+    fn end(mut self) {
+        assert!(self.signal("-TERM"));
+        assert_eq!(self.tracer.wait().unwrap().code(), Some(0));
+    }
+}
+
+impl Drop for Traced {
+    fn drop(&mut self) {
+        // Without its tracer, the server would go on. Once the tracer has ended, another process may have its id.
+        if matches!(self.tracer.try_wait(), Ok(None)) {
+            self.signal("-KILL");
+        }
+    }
+}
+
 /// Starts a server whose system calls on files, programs and connections are traced. Returns `None` if tracing is
 /// impossible.
-fn serve_traced(folder: &Path, log: &Path) -> Option<(Child, SocketAddr)> {
+fn serve_traced(folder: &Path, log: &Path) -> Option<(Traced, SocketAddr)> {
     let calls = "trace=%file,execve,execveat,connect,bind,sendto,socket";
     let tries = Command::new("strace").args(["-f", "-o", "/dev/null", "-e", calls, "true"]).output();
     if !tries.is_ok_and(|output| output.status.success()) {
@@ -34,11 +69,11 @@ fn serve_traced(folder: &Path, log: &Path) -> Option<(Child, SocketAddr)> {
             None => command.env_remove(name),
         };
     }
-    let mut child = command.spawn().unwrap();
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut server = Traced { tracer: command.spawn().unwrap().into(), log: log.to_owned() };
+    let mut lines = BufReader::new(server.tracer.stderr.take().unwrap()).lines().map(Result::unwrap);
     let address = lines.find_map(|line| line.strip_prefix("listening on http://").map(|rest| rest.parse().unwrap()));
     std::thread::spawn(move || lines.for_each(drop));
-    Some((child, address.unwrap()))
+    Some((server, address.unwrap()))
 }
 
 /// Returns flows that try to cause effects while they are checked.
@@ -94,7 +129,7 @@ fn y15_checking_a_flow_has_no_effects() {
     fs::write(&canary, "the-canary").unwrap();
     let place = folder.path().join("server");
     fs::create_dir(&place).unwrap();
-    let Some((child, address)) = serve_traced(&place, &log) else {
+    let Some((server, address)) = serve_traced(&place, &log) else {
         let skipped = std::env::var_os(WITHOUT).is_some();
         assert!(skipped, "the program `strace` is missing, or may not watch others: install it, or set {WITHOUT}=1");
         return;
@@ -140,13 +175,5 @@ fn y15_checking_a_flow_has_no_effects() {
     assert_eq!(wrong, None);
     assert!(listener.accept().is_err(), "somebody has asked");
     assert_eq!(fs::read_to_string(&canary).unwrap(), "the-canary");
-    // The tracer exits with its program's exit code.
-    end(child, &traced);
-}
-
-/// Ends the traced program. Its process id is the first one in the trace.
-fn end(mut tracer: Child, traced: &str) {
-    let program = traced.split_whitespace().next().unwrap();
-    assert!(Command::new("kill").args(["-TERM", program]).status().unwrap().success());
-    assert_eq!(tracer.wait().unwrap().code(), Some(0));
+    server.end();
 }

@@ -4,7 +4,7 @@ use std::{
     fs,
     io::{BufRead, BufReader},
     path::Path,
-    process::{Child, Output, Stdio},
+    process::{Output, Stdio},
 };
 
 use rusqlite::Connection;
@@ -14,7 +14,7 @@ use super::{
     site::{Provider, SECRET},
     visitor::{Visitor, query},
 };
-use crate::kit::{flowcell, output_of, stderr, stdout};
+use crate::kit::{Running, flowcell, output_of, stderr, stdout};
 
 /// Starts the issuer with a client of this machine, and sets a credential for it. `None` without the issuer.
 fn start() -> Option<(Provider, tempfile::TempDir)> {
@@ -50,9 +50,11 @@ fn start() -> Option<(Provider, tempfile::TempDir)> {
 }
 
 /// Begins to connect the credential. Returns the process and the address that it shows.
-fn connect(folder: &Path, provider: &Provider) -> (Child, String) {
+fn connect(folder: &Path, provider: &Provider) -> (Running, String) {
     let arguments = ["credential", "connect", "drive", "--allow-private", &provider.address.to_string()];
-    let mut child = flowcell(folder).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut command = flowcell(folder);
+    let mut child =
+        Running::from(command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
     let at = lines.find(|line| line.starts_with("http://")).unwrap();
     std::thread::spawn(move || lines.count());

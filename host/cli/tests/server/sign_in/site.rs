@@ -14,8 +14,8 @@ use tempfile::TempDir;
 use super::visitor::Visitor;
 use crate::{
     client::{Answer, ask},
-    kit::{has_program, output_of, root, skip_without, stderr, stdout},
-    server::process::{Serving, serve, stop},
+    kit::{Running, has_program, output_of, root, skip_without, stderr, stdout},
+    server::process::{serve, stop},
 };
 
 /// The secret of the client, with characters that a header escapes.
@@ -24,7 +24,7 @@ pub(in crate::server) const SECRET: &str = "a secret/with+odd:chars%of-tests";
 /// A server without issuers, until [`Site::write`].
 pub(super) struct Site {
     pub(super) folder: TempDir,
-    serving: Option<Serving>,
+    serving: Option<Running>,
     pub(super) address: SocketAddr,
 }
 
