@@ -34,60 +34,44 @@ mod reading;
 mod renewal;
 pub(crate) mod resolved;
 pub mod retention;
+mod shared;
 pub(crate) mod stores;
 pub(crate) mod task_inputs;
 mod test_runs;
 mod tool_runs;
 mod watched;
 
-use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use flowcell_contract::{Capability, Catalog, Digest, Failure, Json, RunId, Tenant, Value, code};
-use flowcell_engine::{Engine, FairSemaphore};
+use flowcell_contract::{Catalog, Digest, Failure, Json, RunId, Tenant, Value, code};
 use flowcell_flow::graph::Graph;
 use flowcell_runtime::{
     FlowRunner, Hubs, LiveRuns, OpenError, Repeat, RunOptions, World,
-    ports::{
-        Blobs, CacheStore, DocumentStore, Erase, Inbox, Journal, Leases, Record, Runs, Sessions, StateStore,
-        StoreError, Sweep, Timers,
-    },
+    ports::{Blobs, DocumentStore, Inbox, Record, Runs, Sessions, StoreError},
     shared::SharedRuns,
     sqlite::SqliteStore,
 };
 use flowcell_services::{
     client::Client,
-    egress::Egress,
-    mcp::McpTools,
-    secrets::Secrets,
     webhook::{SigningKey, Webhook},
 };
-use parking_lot::Mutex;
 
 pub use self::builder::HostBuilder;
-use self::{
-    called::CallableFlows, checked::CheckedFlows, job_signals::JobSignals, known_pack::KnownPack,
-    node_types::NodeTypes, watched::Watched,
-};
+use self::{called::CallableFlows, job_signals::JobSignals, shared::Shared, watched::Watched};
 use crate::{
     host::{
         blocking::{charged, computing},
         error::{Error, InputError, StartError},
-        home::Home,
         loaded::{CheckedInput, LoadedFlow},
     },
-    observe::{
-        metrics::Metrics,
-        observed::{Observers, RunWatch},
-        projection::LabelProjections,
-        telemetry::Telemetry,
-    },
+    observe::{metrics::Metrics, observed::RunWatch, projection::LabelProjections, telemetry::Telemetry},
     operate::{
         policy::Policy,
         usage::{Usage, counted::CountedRunner},
         vault::Vault,
     },
-    posted::{PostedFlows, cache::PostedCache},
-    world::{services::Settings, simulate::Simulate, test_run::Fixtures},
+    posted::PostedFlows,
+    world::{simulate::Simulate, test_run::Fixtures},
 };
 
 /// Loads flows and runs them for one tenant. Cloning is cheap, and clones share packs, state and cache.
@@ -101,61 +85,6 @@ pub struct Host {
     library: Option<Arc<PathBuf>>,
     /// True if diagnostics do not name other flows of the tenant.
     pub(crate) hides_flows: bool,
-}
-
-struct Shared {
-    engine: Engine,
-    node_types: NodeTypes,
-    journal: Arc<dyn Journal>,
-    timers: Arc<dyn Timers>,
-    leases: Arc<dyn Leases>,
-    state: Arc<dyn StateStore>,
-    cache: Arc<dyn CacheStore>,
-    blobs: Arc<dyn Blobs>,
-    sessions: Arc<dyn Sessions>,
-    documents: Arc<dyn DocumentStore>,
-    inbox: Arc<dyn Inbox>,
-    sweep: Arc<dyn Sweep>,
-    erase: Arc<dyn Erase>,
-    /// The operator's folder with the files of nodes.
-    files: Option<PathBuf>,
-    metrics: Metrics,
-    telemetry: Option<Telemetry>,
-    observers: Observers,
-    usage: Usage,
-    capabilities: Arc<HashMap<Arc<str>, Arc<dyn Capability>>>,
-    /// The tools of the operator's MCP servers.
-    mcp: McpTools,
-    /// The stand-in that answers simulated calls of models.
-    simulated_model: Arc<dyn Capability>,
-    services: Settings,
-    /// The home of the flows that implement services.
-    services_home: Arc<Home>,
-    hubs: Arc<Hubs>,
-    /// The runs that this host drives, with their live permits.
-    live: Arc<LiveRuns>,
-    /// The runs that other processes watch.
-    watched: Watched,
-    egress: Egress,
-    /// The secrets of all tenants, from the vault and from the operator's file.
-    secrets: Secrets,
-    vault: Arc<Vault>,
-    /// The store, if this process owns one.
-    store: Option<Arc<SqliteStore>>,
-    /// The shared store. `None` if the store is not shared.
-    shared: Option<Arc<dyn SharedRuns>>,
-    checked: CheckedFlows,
-    pinned: checked::pinned_flows::PinnedFlows,
-    /// Limits concurrent checks of inputs against schemas.
-    inputs: FairSemaphore,
-    /// Limits concurrent evaluations of costly expressions, and the runs that evaluate one or wait to do so.
-    expressions: FairSemaphore,
-    waiting_expressions: FairSemaphore,
-    jobs: JobSignals,
-    /// The packs that runs can pin.
-    packs: Mutex<HashMap<Digest, KnownPack>>,
-    /// The posted flows of all tenants. `None` if the store is not shared.
-    posted: Option<Arc<PostedCache>>,
 }
 
 impl Host {

@@ -13,6 +13,7 @@
 //! | [`calls`] | calls that leave the host |
 //! | [`children`] | child runs, and live permits |
 //! | [`clock`] | timers |
+//! | [`incoming`] | the inputs, and their order |
 //! | [`outbox`] | units for the journal, and the effects that wait for it |
 //!
 //! **Nothing acknowledged is lost.** The driver appends facts before it acts on them, and the journal makes them
@@ -44,6 +45,7 @@ mod clock;
 mod durability;
 mod early;
 mod entropy;
+mod incoming;
 mod journal;
 mod options;
 mod outbox;
@@ -54,11 +56,7 @@ mod shutdown;
 mod testing;
 mod waiting;
 
-use std::{
-    collections::VecDeque,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::{collections::VecDeque, sync::Arc};
 
 use flowcell_contract::RunId;
 use flowcell_flow::graph::Graph;
@@ -80,12 +78,13 @@ use crate::{
     state::RunState,
     world::World,
 };
-use attempts::{Answered, Attempts};
-use calls::{Calls, Ended};
+use attempts::Attempts;
+use calls::Calls;
 use children::Children;
 use clock::{Clock, NextDue};
 use durability::OnDurable;
 use entropy::SplitMix;
+use incoming::Incoming;
 pub use journal::each_unit;
 use options::DriveOptions;
 pub(crate) use options::{Begin, Identity, KeptOutputs, merge};
@@ -117,15 +116,6 @@ pub(crate) struct Driver {
     has_called: bool,
     entropy: SplitMix,
     shutdown: Shutdown,
-}
-
-enum Incoming {
-    /// More units of the journal are durable.
-    Durable,
-    Command(Command),
-    Answered(Answered),
-    CallEnded(Ended),
-    Due(Timer),
 }
 
 impl Driver {
@@ -451,50 +441,12 @@ impl Driver {
         self.evict_waiting();
         let due = self.clock.first(&self.state);
         self.set_wake(due);
-        std::future::poll_fn(|context| self.poll_next(context, due)).await
+        std::future::poll_fn(|context| incoming::poll_next(self, context, due)).await
     }
 
     /// Sets when the driver wakes: when a timer is due, or when an attempt may have waited long enough to be evicted.
     fn set_wake(&mut self, due: Option<(u64, Timer)>) {
         let wakes = due.map(|(at, _)| at).into_iter().chain(self.attempts.next_check()).min();
         self.clock.set_wake(wakes);
-    }
-
-    /// Polls the sources of input. An attempt sends its commands before its answer, so commands come first.
-    fn poll_next(&mut self, context: &mut Context<'_>, due: Option<(u64, Timer)>) -> Poll<Incoming> {
-        if self.outbox.queue().poll(context).is_ready() {
-            return Poll::Ready(Incoming::Durable);
-        }
-        if let Poll::Ready(Some(command)) = self.commands.poll_recv(context) {
-            return Poll::Ready(Incoming::Command(command));
-        }
-        if let Some(answered) = self.attempts.take_back() {
-            return Poll::Ready(Incoming::Answered(answered));
-        }
-        if let Poll::Ready(answered) = self.attempts.poll(context) {
-            // The attempt may have sent a command since the last poll of the commands.
-            return Poll::Ready(match self.commands.poll_recv(context) {
-                Poll::Ready(Some(command)) => {
-                    self.attempts.put_back(answered);
-                    Incoming::Command(command)
-                }
-                _ => Incoming::Answered(answered),
-            });
-        }
-        if let Poll::Ready(ended) = self.calls.poll(context) {
-            return Poll::Ready(Incoming::CallEnded(ended));
-        }
-        while let Poll::Ready(slept) = self.clock.poll(context) {
-            if let Some((_, timer)) = due.filter(|(due, _)| *due <= slept) {
-                return Poll::Ready(Incoming::Due(timer));
-            }
-            self.evict_waiting();
-            self.set_wake(due);
-        }
-        if self.outbox.is_hurried() {
-            self.force_journal();
-            return self.outbox.queue().poll(context).map(|()| Incoming::Durable);
-        }
-        Poll::Pending
     }
 }

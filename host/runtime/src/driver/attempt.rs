@@ -1,4 +1,4 @@
-//! Renders attempts from the state of the run, in the form that the runner accepts.
+//! Renders attempts from the state of the run, in the form that the runner accepts, and the messages to them.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -8,9 +8,10 @@ use tokio::sync::mpsc;
 
 use super::{entropy::mix, options::Identity};
 use crate::{
+    agents::InboxMessage,
     calls::{AttemptCalls, Attempting, CallSite},
     capture,
-    fact::TaskKey,
+    fact::{AgentFact, TaskKey},
     hub::Command,
     ports::Pin,
     sabotage,
@@ -23,6 +24,16 @@ use crate::{
 pub(super) fn packs(graph: &Graph) -> Vec<Digest> {
     let packs: BTreeSet<_> = graph.nodes.iter().filter_map(|node| node.node_type.pack.clone()).collect();
     packs.into_iter().collect()
+}
+
+/// Returns the message that a fact has for an attempt: one of a person, or the request to finish.
+pub(super) fn message_of(agent_fact: &AgentFact) -> Option<InboxMessage> {
+    let message = |run: &Arc<str>, id, value| InboxMessage { run: run.clone(), id, value, applied: false };
+    match agent_fact {
+        AgentFact::Written { id, message: name, value } => Some(message(id, Some(name.clone()), value.clone())),
+        AgentFact::Closing { id } => Some(message(id, None, Value::null())),
+        _ => None,
+    }
 }
 
 /// Returns the context that the calls of all attempts of a run share.

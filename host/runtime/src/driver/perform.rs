@@ -20,7 +20,6 @@ use super::{
     parent::Parent,
 };
 use crate::{
-    agents::InboxMessage,
     call_log::Reply,
     command::{HubError, RunCommand},
     decide::Input,
@@ -341,17 +340,9 @@ impl Driver {
     /// Passes a message or a request to finish to the attempt of the agent run. If the attempt is evicted, begins it
     /// again.
     fn hand_message(&mut self, task: TaskKey, agent_fact: &AgentFact) {
-        let entry = match agent_fact {
-            AgentFact::Written { id, message, value } => {
-                InboxMessage { run: id.clone(), id: Some(message.clone()), value: value.clone(), applied: false }
-            }
-            AgentFact::Closing { id } => {
-                InboxMessage { run: id.clone(), id: None, value: Value::null(), applied: false }
-            }
-            _ => return,
-        };
+        let Some(message) = attempt::message_of(agent_fact) else { return };
         match self.attempts.calls_of(task) {
-            Some(calls) => calls.receive(entry),
+            Some(calls) => calls.receive(message),
             None => self.rehydrate(task),
         }
         self.add_timers(task);
