@@ -56,4 +56,4 @@ pub use node_limits::{
 };
 pub use step::{Choice, FanOut, FlowCall, Pause, Question, Step, Wake};
 pub use value::{BINARY, BlobRef, VALUE_BYTES, Value};
-pub use yaml::yaml_error;
+pub use yaml::{yaml_error, yaml_reason};

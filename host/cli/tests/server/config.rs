@@ -50,6 +50,7 @@ fn the_command_line_wins_over_the_environment_and_that_over_the_file() {
 
 #[test]
 fn errors_in_the_file_are_reported_with_their_place() {
+    let deep = format!("listen: {}{}", "[".repeat(70), "]".repeat(70));
     let table = [
         ("lisen: 127.0.0.1:0", "flowcell.yaml:1:1: unknown setting `lisen`", "did you mean `listen`?"),
         ("\nnothingLikeIt: 1", "flowcell.yaml:2:1: unknown setting `nothingLikeIt`", "the settings are listen"),
@@ -60,6 +61,7 @@ fn errors_in_the_file_are_reported_with_their_place() {
         ("packs: { a: b }", "flowcell.yaml:1:8: `packs`: ", "or a list of texts"),
         ("listen: a\nlisten: b", "flowcell.yaml:2:", "listen"),
         ("just text", "flowcell.yaml:1:1: ", "write a setting on a line"),
+        (&*deep, "flowcell.yaml:1:", "lists and objects are nested deeper than 64; nest them less deep"),
     ];
     for (text, place, why) in table {
         let (code, said, told) = check(text, &[]);

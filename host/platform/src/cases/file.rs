@@ -1,6 +1,6 @@
 //! Reads files of test cases, `{ cases: [ … ] }`, and names the case that is wrong.
 
-use flowcell_contract::{Json, similar, yaml_error};
+use flowcell_contract::{Json, similar, yaml_error, yaml_reason};
 use flowcell_flow::{Diagnostic, Location};
 use serde::{Deserialize, de::DeserializeOwned};
 
@@ -50,17 +50,12 @@ pub fn parse<C: DeserializeOwned>(file: &str, text: &str) -> Result<Vec<C>, Case
 
 /// Returns the code, the message and the help of the finding about an error, and the number of characters to mark.
 fn explain(error: &serde_yaml::Error) -> (&'static str, String, Option<String>, usize) {
-    let first = yaml_error(error).lines().next().unwrap_or_default().to_owned();
     // The place is shown beside the line.
-    let (_, cause) = first.split_once(": ").filter(|(head, _)| *head == "error").unwrap_or(("", &first));
-    let cause = match cause.split_once(": ") {
-        Some((place, cause)) if place.starts_with("line ") => cause,
-        _ => cause,
-    };
+    let cause = yaml_reason(error);
     let Some((unknown, known)) = cause.strip_prefix("unknown field `").and_then(|rest| rest.split_once("`, expected "))
     else {
         let code = if cause.starts_with("missing field") { "missing_key" } else { "bad_value" };
-        return (code, cause.to_owned(), None, 1);
+        return (code, cause.clone(), None, 1);
     };
     let known = known.trim_start_matches("one of ").split([',', '`', ' ']).filter(|word| !word.is_empty());
     let help = match similar(unknown, known.clone()) {

@@ -2,7 +2,7 @@
 
 use std::{fs::File, io::Read, path::Path};
 
-use flowcell_contract::yaml_error;
+use flowcell_contract::yaml_reason;
 use serde::de::DeserializeOwned;
 
 /// An error of a file of settings.
@@ -38,7 +38,10 @@ pub trait SettingsFile: Default + DeserializeOwned {
         let read = File::open(path).and_then(|file| file.take(Self::MAX_BYTES + 1).read_to_string(&mut text));
         read.map_err(|error| wrong(format!("cannot read the file: {error}")))?;
         if text.len() as u64 > Self::MAX_BYTES {
-            return Err(wrong(format!("the file is larger than {} KiB", Self::MAX_BYTES >> 10)));
+            return Err(wrong(format!(
+                "the file is larger than {} KiB; remove entries that nothing uses",
+                Self::MAX_BYTES >> 10
+            )));
         }
         Self::parse(&text).map_err(wrong)
     }
@@ -49,12 +52,8 @@ pub trait SettingsFile: Default + DeserializeOwned {
             return Ok(Self::default());
         }
         let file: Self = serde_yaml::from_str(text).map_err(|error| {
-            let first = yaml_error(&error).lines().next().unwrap_or_default().to_owned();
-            let why = first.strip_prefix("error: ").unwrap_or(&first);
-            let why =
-                why.split_once(": ").map_or(why, |(head, rest)| if head.starts_with("line ") { rest } else { why });
             let place = error.location().map(|at| format!("line {}, column {}: ", at.line(), at.column()));
-            place.unwrap_or_default() + why
+            place.unwrap_or_default() + &yaml_reason(&error)
         })?;
         file.check()?;
         Ok(file)

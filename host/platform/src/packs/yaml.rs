@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use flowcell_contract::yaml_error;
+use flowcell_contract::yaml_reason;
 use serde::de::DeserializeOwned;
 
 use super::{InstallError, MAX_FILE};
@@ -21,19 +21,18 @@ pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Instal
     let mut text = String::new();
     file.take(MAX_FILE + 1).read_to_string(&mut text).map_err(cannot)?;
     if text.len() as u64 > MAX_FILE {
-        return Err(document_error(path, format!("it is larger than {MAX_FILE} bytes")));
+        return Err(document_error(
+            path,
+            format!("it is larger than {MAX_FILE} bytes; remove entries that nothing uses"),
+        ));
     }
     parse(path, &text).map(Some)
 }
 
 pub(super) fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, InstallError> {
     serde_yaml::from_str(text).map_err(|error| {
-        let first = yaml_error(&error).lines().next().unwrap_or_default().to_owned();
-        let why = first.strip_prefix("error: ").unwrap_or(&first);
-        // Some messages already contain the place.
-        let why = why.split_once(": ").map_or(why, |(head, rest)| if head.starts_with("line ") { rest } else { why });
         let place = error.location().map(|at| format!("line {}, column {}: ", at.line(), at.column()));
-        document_error(path, place.unwrap_or_default() + why)
+        document_error(path, place.unwrap_or_default() + &yaml_reason(&error))
     })
 }
 

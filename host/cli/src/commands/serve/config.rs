@@ -10,7 +10,7 @@ use std::{
 };
 
 use clap::{Arg, ArgMatches, Args, Command, ValueHint, parser::ValueSource};
-use flowcell::{contract::yaml_error, similar};
+use flowcell::{contract::yaml_reason, similar};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use serde_yaml::{Location, Spanned};
@@ -108,8 +108,7 @@ impl File {
         match read {
             Ok(Entries(entries)) => Ok(File { entries, ..file }),
             Err(error) => {
-                let first = yaml_error(&error).lines().next().unwrap_or_default().to_owned();
-                let why = first.rsplit_once(": ").map_or(first.as_str(), |(_, why)| why);
+                let why = yaml_reason(&error);
                 let place = error.location().map_or_else(|| path.display().to_string(), |at| file.place(&at));
                 Err(CliError::wrong(format!("{place}: {why}"))
                     .hint("write a setting on a line, such as `listen: 127.0.0.1:7171`"))
