@@ -14,7 +14,7 @@ use std::{
     sync::Arc,
 };
 
-use flowcell_contract::{Failure, Json, RunId, Tenant, Value};
+use flowcell_contract::{Failure, Json, RunId, Tenant, VALUE_BYTES, Value};
 use serde::Serialize;
 
 pub use self::{
@@ -89,8 +89,9 @@ impl CutText {
 }
 
 impl Reply {
-    fn of(reply: &Json) -> Reply {
-        if reply.measure(MAX_REPLY_BYTES).is_ok_and(|bytes| bytes <= MAX_REPLY_BYTES) {
+    /// Returns the reply with its beginning only, if it is large and not the wanted one.
+    fn new(reply: &Json, is_wanted: bool) -> Reply {
+        if is_wanted || reply.measure(MAX_REPLY_BYTES).is_ok_and(|bytes| bytes <= MAX_REPLY_BYTES) {
             return Reply::Whole { reply: reply.clone() };
         }
         Reply::Cut { reply_cut: CutText::of(reply) }
@@ -98,7 +99,7 @@ impl Reply {
 
     fn bytes(&self) -> u64 {
         match self {
-            Reply::Whole { .. } => MAX_REPLY_BYTES,
+            Reply::Whole { reply } => reply.measure(VALUE_BYTES).unwrap_or(VALUE_BYTES).max(MAX_REPLY_BYTES),
             Reply::Cut { reply_cut } => reply_cut.start.len() as u64,
         }
     }
@@ -234,8 +235,21 @@ pub fn each_attempt(
     (node, end): (Option<&str>, u64),
     visit: &mut dyn FnMut(&Visited<'_>) -> ControlFlow<()>,
 ) -> Result<(), StoreError> {
+    each_attempt_with(journal, graphs, record, (tenant, run), (node, None, end), visit)
+}
+
+/// Visits the attempts of a run, as [`each_attempt`] does. The calls with the number `whole_call` have their whole reply, also a
+/// large one.
+fn each_attempt_with(
+    journal: &dyn Journal,
+    graphs: &RunGraphs,
+    record: &Record,
+    (tenant, run): (&Tenant, &RunId),
+    (node, whole_call, end): (Option<&str>, Option<u32>, u64),
+    visit: &mut dyn FnMut(&Visited<'_>) -> ControlFlow<()>,
+) -> Result<(), StoreError> {
     let state = graphs.state(record.policy.clone());
-    let mut walk = Walk { state, now: 0, node, open: HashMap::new(), visit };
+    let mut walk = Walk { state, now: 0, node, whole_call, open: HashMap::new(), visit };
     if fold_units(journal, graphs, (tenant, run), end, &mut |facts, ts| walk.unit(facts, ts))?.is_continue() {
         walk.visit_unended();
     }
@@ -283,6 +297,8 @@ struct Walk<'a> {
     /// The time of the unit that is being folded, in milliseconds since 1970.
     now: u64,
     node: Option<&'a str>,
+    /// The number of the calls whose replies are shown whole.
+    whole_call: Option<u32>,
     open: HashMap<TaskKey, Vec<MadeCall>>,
     visit: &'a mut dyn FnMut(&Visited<'_>) -> ControlFlow<()>,
 }
@@ -375,7 +391,7 @@ impl Walk<'_> {
                 let calls = self.open.get_mut(task).into_iter().flatten();
                 for call in calls.filter(|call| call.call == *ordinal) {
                     match reply {
-                        Ok(reply) => call.reply = Some(Reply::of(reply.json())),
+                        Ok(reply) => call.reply = Some(Reply::new(reply.json(), self.whole_call == Some(*ordinal))),
                         Err(failure) => call.error = Some(failure.to_json()),
                     }
                 }

@@ -215,7 +215,7 @@ fn block<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
-const WHOLE: Window = Window { from: 0, limit: 1_000, end: u64::MAX, bytes: 16 << 20 };
+const WHOLE: Window = Window { from: 0, limit: 1_000, end: u64::MAX, whole_call: None, bytes: 16 << 20 };
 
 fn flow(nodes: &str, edges: &str) -> String {
     format!("flow: {{ name: f, input: {{ n: 7, text: 'a \"b\" ü' }} }}\nnodes:\n{nodes}\nedges: [{edges}]\n")
@@ -432,15 +432,14 @@ fn many_attempts_come_in_pages_and_each_has_one_at_least() {
     assert_eq!(process.run("r"), RunStatus::Succeeded);
     let (mut from, mut seen) = (0, Vec::new());
     loop {
-        let page =
-            process.inputs(&*process.journal, "r", "l", Window { from, limit: 7, end: u64::MAX, bytes: 16 << 20 });
+        let page = process.inputs(&*process.journal, "r", "l", Window { from, limit: 7, ..WHOLE });
         assert!((1..=7).contains(&page.attempts.len()));
         seen.extend(page.attempts.iter().map(|attempt| attempt.resumes));
         let Some(next) = page.next else { break };
         from = next;
     }
     assert_eq!(seen, (0..=300).collect::<Vec<_>>());
-    let page = process.inputs(&*process.journal, "r", "l", Window { from: 5, limit: 100, end: u64::MAX, bytes: 1 });
+    let page = process.inputs(&*process.journal, "r", "l", Window { from: 5, limit: 100, bytes: 1, ..WHOLE });
     assert_eq!((page.attempts.len(), page.next), (1, Some(6)));
     // A pass is found among many. For an address without a pass, the answer lists the passes of the node.
     let page = process.inputs(&*process.journal, "r", "l[250].i", WHOLE);

@@ -172,6 +172,10 @@ pub(crate) async fn task(visit: Visit, Path((id, task)): Path<(String, String)>)
     let events = format!("{}/events{}", run_path(&run.id), query(&[("task", &*task), ("before", &before)]));
     let has_passes = about.is_some_and(|about| about["passes"].is_object());
     let source = format!("{path}{}", run.moment.query());
+    let whole_reply = |attempt: u64, call: &Value| {
+        let (at, call) = (attempt.to_string(), call.to_string());
+        format!("{path}{}", query(&[("from", &*at), ("limit", "1"), ("before", &before), ("call", &call)]))
+    };
     let body = html! {
         (run.moment.slider(&run.id, &format!("/tasks/{}", escaped(&task))))
         p { a href={ (run_path(&run.id)) "/list" (query(&[("under", above), ("before", &before)])) } { "Tasks" } " › " code { (task) } }
@@ -193,7 +197,9 @@ pub(crate) async fn task(visit: Visit, Path((id, task)): Path<(String, String)>)
         // A task that undoes another is repeated with that one.
         @if about.is_none_or(|about| about["undoes"].is_null()) { (retry::form(&run, Some(&task))) }
         @if from > 0 { nav .pages aria-label="Attempts" { a rel="first" href=(at(0)) { "First attempts" } } }
-        @for attempt in list(&detail, "attempts") { (self::attempt(attempt, &source)) }
+        @for (at, attempt) in (from..).zip(list(&detail, "attempts")) {
+            (self::attempt(attempt, &source, &|call: &Value| whole_reply(at, call)))
+        }
         @if list(&detail, "attempts").is_empty() {
             @if from > 0 { p .faint { "No attempt has this number." } }
             @else if has_passes { p .faint { "Its attempts are in its passes." } }
@@ -218,7 +224,8 @@ async fn is_known(visit: &Visit, listed: &str, path: &str) -> bool {
     !list(&found, "tasks").is_empty() || visit.get(&format!("{path}?limit=1")).await.is_ok()
 }
 
-fn attempt(attempt: &Value, path: &str) -> Markup {
+/// Shows an attempt. `whole_reply` returns the path of the API that has the whole reply of a call.
+fn attempt(attempt: &Value, path: &str, whole_reply: &dyn Fn(&Value) -> String) -> Markup {
     let took =
         attempt["ended"].as_u64().zip(attempt["began"].as_u64()).map(|(ended, began)| ended.saturating_sub(began));
     let calls = list(attempt, "calls");
@@ -250,14 +257,14 @@ fn attempt(attempt: &Value, path: &str) -> Markup {
                 }
                 @if !attempt["output"].is_null() { section { h4 { "Output" } (show_json(&attempt["output"], path)) } }
             }
-            @for call in calls.iter().take(MAX_CALLS) { (self::call(call, path)) }
+            @for call in calls.iter().take(MAX_CALLS) { (self::call(call, path, whole_reply)) }
             @if calls.len() > MAX_CALLS { p .cut { (count((calls.len() - MAX_CALLS) as u64, "more call")) ": " a href=(path) { code { (path) } } } }
         }
     }
 }
 
 /// Shows a call with its reply, folded.
-fn call(call: &Value, path: &str) -> Markup {
+fn call(call: &Value, path: &str, whole_reply: &dyn Fn(&Value) -> String) -> Markup {
     let (reply, is_cut) = (&call["reply"], call["replyCut"].is_object());
     html! {
         details .call {
@@ -269,8 +276,11 @@ fn call(call: &Value, path: &str) -> Markup {
             @if call["error"].is_object() { h4 { "Its failure" } (show_json(&call["error"], path)) }
             @else if !reply.is_null() { h4 { "Its reply" } (show_json(reply, path)) }
             @else if is_cut {
-                h4 { "Its reply, " (size(call["replyCut"]["bytes"].as_u64().unwrap_or(0))) ", begins with" }
-                pre tabindex="0" { (text(&call["replyCut"], "start")) }
+                @let (start, whole) = (text(&call["replyCut"], "start"), whole_reply(&call["call"]));
+                h4 { "Its reply" }
+                pre tabindex="0" { (start) }
+                p .cut { "Shown in part: " (size(start.len() as u64)) " of " (size(call["replyCut"]["bytes"].as_u64().unwrap_or(0)))
+                    ". All of it: " a href=(whole) { code { (whole) } } }
             }
         }
     }

@@ -1,8 +1,17 @@
 //! Pages that change something: jobs, tokens, triggers and files; and the pages of tasks and versions.
 
+use std::sync::Arc;
+
+use flowcell_server::identity::Local;
 use serde_json::{Value, json};
 
-use crate::{OWN, client::Served, cookie_of, encoded, hidden, local, post, store, with_tenants};
+use crate::{
+    OWN, built,
+    client::Served,
+    cookie_of, encoded, hidden,
+    issuer::{Server, answer},
+    local, post, store, with_tenants,
+};
 
 /// Starts a run, waits for it, and returns its id.
 fn start(served: &Served, flow: &str, input: &Value) -> String {
@@ -343,4 +352,27 @@ fn a_form_that_is_sent_twice_begins_one_run_or_job() {
     fire(&id);
     assert_eq!(fired_before("k"), (run, 2));
     assert_eq!(fired_before("k2").1, 3);
+}
+
+#[test]
+fn a_large_reply_of_a_call_is_shown_in_part_with_the_place_of_all_of_it() {
+    let body = json!({ "big": "x".repeat(10_000) }).to_string();
+    let endpoint = Server::start(move |_, _| answer("200 OK", &[("content-type", "application/json")], &body));
+    let range = endpoint.address.to_string().parse().unwrap();
+    let served = built(|builder| builder.allow_private([range]), |_| Arc::new(Local));
+    let origin = endpoint.origin();
+    let get =
+        json!({ "id": "get", "type": "http.request", "input": { "url": origin }, "grants": { "http": [origin] } });
+    let flow = json!({ "flow": { "name": "gets" }, "nodes": [get] });
+    let ran = served.post("/v1/runs?wait=true", &json!({ "flow": flow, "runId": "r" }));
+    assert_eq!(ran.json()["status"], "succeeded", "{ran:?}");
+    let page = served.get("/console/runs/r/tasks/get").body;
+    let path = "/v1/runs/r/tasks/get?from=0&amp;limit=1&amp;call=1";
+    assert!(page.contains("Shown in part: 1000 bytes of ") && page.contains(&format!(r#"href="{path}""#)), "{page}");
+    let call = |path: &str| served.get(path).json()["attempts"][0]["calls"][0].clone();
+    let whole = call(&path.replace("&amp;", "&"));
+    assert!(whole["reply"].to_string().contains(&"x".repeat(10_000)) && whole["replyCut"].is_null(), "{whole}");
+    let cut = call("/v1/runs/r/tasks/get?call=2");
+    assert!(cut["reply"].is_null() && cut["replyCut"]["bytes"].as_u64() > Some(10_000), "{cut}");
+    assert_eq!(served.get("/v1/runs/r/tasks/get?call=x").status, 400);
 }

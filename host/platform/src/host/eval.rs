@@ -176,7 +176,7 @@ pub(crate) fn in_run(
 /// Returns the error that says why a run has no values at a task.
 fn absence(host: &Host, runs: Option<&dyn Runs>, run: &RunId, task: Option<&str>) -> EvalError {
     let Some(task) = task else { return EvalError::NoTask(format!("the run `{run}` has not begun")) };
-    let window = Window { from: 0, limit: 1, end: u64::MAX, bytes: 0 };
+    let window = Window { from: 0, limit: 1, end: u64::MAX, whole_call: None, bytes: 0 };
     let inputs = match task_inputs::read(host, runs, run, task, window) {
         Ok(inputs) => inputs,
         Err(error) => return error.into(),

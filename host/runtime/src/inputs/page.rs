@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc};
 use flowcell_contract::{Failure, Json, RunId, Tenant, VALUE_BYTES, Value};
 use serde::Serialize;
 
-use super::{InputDigest, MadeCall, Rendered, Reply, TaskPosition, Visited, each_attempt};
+use super::{InputDigest, MadeCall, Rendered, Reply, TaskPosition, Visited, each_attempt_with};
 use crate::{
     fact::Received,
     paging::{Filling, PageLimits},
@@ -25,6 +25,8 @@ pub struct Window {
     pub limit: usize,
     /// The number of the first event that does not count: the attempts are shown as they were before it.
     pub end: u64,
+    /// The number of a call whose reply is shown whole in each attempt, also if it is large.
+    pub whole_call: Option<u32>,
     /// Approximate maximum bytes of JSON text. A page has at least one attempt.
     pub bytes: u64,
 }
@@ -183,7 +185,8 @@ impl TaskInputs {
             true => page.add(visited),
             false => page.note(visited),
         };
-        each_attempt(journal, graphs, record, (tenant, run), (Some(place.node), window.end), &mut visit)?;
+        let wanted = (Some(place.node), window.whole_call, window.end);
+        each_attempt_with(journal, graphs, record, (tenant, run), wanted, &mut visit)?;
         if page.inputs.node_type.is_none() {
             page.inputs.elsewhere = page.other_addresses.into_iter().map(|(_, address)| address).collect();
         }

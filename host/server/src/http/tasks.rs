@@ -41,6 +41,9 @@ pub(crate) struct AttemptRange {
     /// The number of an event of the run: the attempts are shown as they were before it. By default as they are.
     #[param(minimum = 0)]
     before: Option<u64>,
+    /// The number of a call: each attempt has its whole reply, also of more than 4 KiB.
+    #[param(minimum = 1)]
+    call: Option<u32>,
 }
 
 /// The attempts of a task, with their inputs, calls and outputs.
@@ -55,7 +58,7 @@ pub(crate) struct TaskPage {
     node_type: String,
     /// The attempts in order: `{ attempt, resumes, began, ended?, status, input, config?, inputDigest, calls?, output?,
     /// error? }`. A call is `{ call, interface, function, about, preview?, reply?, error? }`; of a reply of more than 4 KiB,
-    /// `replyCut` has the size in `bytes` and the beginning, `start`. A page has at
+    /// `replyCut` has the size in `bytes` and the beginning, `start`, unless `call` names the call. A page has at
     /// most 16 MiB, so it may have fewer than `limit`. The host renders an input again from the journal; `inputDigest`
     /// is the result of the comparison with the recorded digest: `matches`, `differs`, `not_recorded`, `not_ended` or
     /// `not_run`. `sameInput` replaces an `input` that equals the one of the previous attempt, and `inputError` one
@@ -186,7 +189,7 @@ pub(crate) async fn show(
 ) -> Result<Response, ApiError> {
     let limit = check_limit(which.limit, DEFAULT_PAGE_ATTEMPTS, MAX_PAGE_ATTEMPTS)?;
     let (from, end) = (which.from.unwrap_or(0), which.before.unwrap_or(u64::MAX));
-    let window = Window { from, limit, end, bytes: PAGE_BYTES };
+    let window = Window { from, limit, end, whole_call: which.call, bytes: PAGE_BYTES };
     let most = PageLimits { items: limit, bytes: PAGE_BYTES };
     let mut permit = request.app.broadcasts.take_page_permit(request.tenant(), most).await;
     let inputs = read_inputs(request, parse_path_id(&id)?, task, window).await?;

@@ -368,7 +368,8 @@ impl Builtin {
             GetRun => show(request, parse_path_id(&parse::<OfRun>(arguments)?.run_id)?).await,
             GetTask => {
                 let OfTask { run_id, task, from } = parse(arguments)?;
-                let window = Window { from, limit: tasks::DEFAULT_PAGE_ATTEMPTS, end: u64::MAX, bytes: PAGE_BYTES };
+                let limit = tasks::DEFAULT_PAGE_ATTEMPTS;
+                let window = Window { from, limit, end: u64::MAX, whole_call: None, bytes: PAGE_BYTES };
                 to_json(tasks::read_inputs(request, parse_path_id(&run_id)?, task, window).await?)
             }
             CancelRun => {

@@ -21,11 +21,16 @@ const MAX_PARTS: usize = 30;
 /// Maximum number of values shown of an input, with nested ones.
 const MAX_VALUES: usize = 600;
 
-/// Reads a page of the inputs of a task, beginning with the attempt number `from`. If the task has no attempts, the
-/// error gives the reason.
-pub(super) fn read(host: &Host, reader: &dyn Runs, at: (&RunId, &str), from: u64) -> Result<TaskInputs, CliError> {
+/// Reads a page of the inputs of a task, beginning with the attempt number `from`. The call `whole_call` has its whole reply.
+/// If the task has no attempts, the error gives the reason.
+pub(super) fn read(
+    host: &Host,
+    reader: &dyn Runs,
+    at: (&RunId, &str),
+    (from, whole_call): (u64, Option<u32>),
+) -> Result<TaskInputs, CliError> {
     let (run, task) = at;
-    let window = Window { from, limit: ATTEMPTS_PER_PAGE, end: u64::MAX, bytes: PAGE_BYTES };
+    let window = Window { from, limit: ATTEMPTS_PER_PAGE, end: u64::MAX, whole_call, bytes: PAGE_BYTES };
     let inputs = host.task_inputs(Some(reader), run, task, window)?;
     let Some(why) = inputs.missing() else { return Ok(inputs) };
     let problem = CliError::wrong(why);
@@ -48,7 +53,7 @@ pub(super) fn require_attempt(
     }
     let (mut there, mut next) = (0, Some(0));
     while let Some(from) = next {
-        let page = read(host, reader, at, from)?;
+        let page = read(host, reader, at, (from, None))?;
         there = from + page.attempts.len() as u64;
         next = page.next.filter(|next| *next > from);
     }
@@ -96,6 +101,10 @@ pub(super) fn render(inputs: &TaskInputs, at: (&RunId, &str), selection: &str, p
         text.push_str(
             &paint.faint(&format!("values with ⟨cut⟩ are shortened; `{command} --json` prints them completely\n")),
         );
+    }
+    let mut calls = inputs.attempts.iter().flat_map(|attempt| &attempt.calls);
+    if calls.any(|call| matches!(call.reply, Some(Reply::Cut { .. }))) {
+        text.push_str(&paint.faint(&format!("`{command} --json --call N` prints the whole reply of call N\n")));
     }
     if let Some(next) = inputs.next {
         text.push_str(&paint.faint(&format!("`{command} --from {next}` shows the next attempts\n")));

@@ -38,6 +38,9 @@ pub(crate) struct ShowArgs {
     /// The first attempt to show, counted from 0
     #[arg(long, value_name = "N", default_value_t = 0, requires = "task")]
     from: u64,
+    /// Show the whole reply of the call with this number, which is cut if it has more than 4 KiB
+    #[arg(long, value_name = "N", requires = "task")]
+    call: Option<u32>,
     #[command(flatten)]
     of: TenantArgs,
     #[command(flatten)]
@@ -105,7 +108,7 @@ pub(super) fn execute(args: &ShowArgs, terminal: Terminal) -> Result<Exit, CliEr
     let host = args.of.reading_host(&args.packs)?;
     if let Some(task) = &args.task {
         let reader = args.of.store.reader()?;
-        let inputs = input::read(&host, &*reader, (&args.run, task), args.from)?;
+        let inputs = input::read(&host, &*reader, (&args.run, task), (args.from, args.call))?;
         input::require_attempt(&host, &*reader, (&args.run, task), args.from, &inputs)?;
         match args.json {
             true => put_json(&inputs)?,

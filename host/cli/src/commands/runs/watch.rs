@@ -256,7 +256,7 @@ impl Watch<'_> {
     /// Returns the attempts of a task as text, with long values cut.
     fn details(&self, address: &str) -> Result<String, CliError> {
         let at = (&self.model.run, address);
-        let inputs = input::read(self.feed.host(), self.feed.reader(), at, 0)?;
+        let inputs = input::read(self.feed.host(), self.feed.reader(), at, (0, None))?;
         Ok(input::render(&inputs, at, &self.model.selection, Paint::plain()))
     }
 
