@@ -12,8 +12,8 @@
 //! | subject | limit |
 //! |---|---|
 //! | head of an answer | 100 headers, 64 KiB |
-//! | an idle connection | not reused after 4 s; closed at the next use of the pool |
-//! | number of idle connections | 8 for one tenant and origin, 64 in all |
+//! | an idle connection | not reused after 4 s; closed at a later use of the pool |
+//! | number of idle connections | 64 for one tenant and origin, 256 in all; then the one that was idle longest is closed |
 //! | connecting | [`CONNECT_TIMEOUT`](crate::egress::CONNECT_TIMEOUT) |
 //!
 //! If the egress guard has circuit breakers ([`Outbound`](crate::egress::Outbound)), each exchange asks them first.
@@ -31,7 +31,6 @@ use std::{
 
 use bytes::Bytes;
 use flowcell_contract::{Failure, RunId, Tenant};
-use http_body_util::BodyExt;
 use hyper::{
     HeaderMap, Method, Request, StatusCode, Version,
     body::Incoming,
@@ -265,7 +264,12 @@ fn closed_at_once(to: &Destination) -> Failure {
 impl Body {
     /// Returns the next piece, or `None` at the end. It has no time limit.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
-        while let Some(frame) = self.incoming.frame().await {
+        let Body { incoming, lease, .. } = self;
+        let mut next = async || match lease {
+            Some((_, connection)) => std::future::poll_fn(|context| connection.poll_frame(incoming, context)).await,
+            None => None,
+        };
+        while let Some(frame) = next().await {
             // Trailers are skipped.
             if let Ok(data) = frame.map_err(|error| connection::protocol_failure(&error))?.into_data() {
                 return Ok(Some(data));

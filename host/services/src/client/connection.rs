@@ -1,16 +1,22 @@
 //! One HTTP connection, with one exchange at a time.
 
-use std::{error::Error as _, io};
+use std::{
+    error::Error as _,
+    future::{Future, poll_fn},
+    io,
+    pin::{Pin, pin},
+    task::{Context, Poll},
+};
 
+use bytes::Bytes;
 use flowcell_contract::Failure;
 use hyper::{
     Request,
-    body::Incoming,
+    body::{Body as _, Frame, Incoming},
     client::conn::http1::{self, SendRequest},
     http::response,
 };
 use hyper_util::rt::TokioIo;
-use tokio::task::AbortHandle;
 
 use super::body::Sending;
 use crate::{code, egress};
@@ -20,11 +26,16 @@ const MAX_HEADERS: usize = 100;
 /// Maximum size in bytes of an answer's head: its status line and headers.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 
-/// An HTTP connection. Dropping it closes it.
+/// An HTTP connection. Dropping it closes it. Its bytes move only while one of its asynchronous functions is polled: a tokio
+/// task of its own would have to be woken twice for each exchange.
 pub(super) struct Connection {
     sender: SendRequest<Sending>,
-    driver: AbortHandle,
+    /// `None`: the connection has ended.
+    driver: Option<Driver>,
 }
+
+/// Sends and receives the bytes of a connection.
+type Driver = http1::Connection<TokioIo<egress::Connection>, Sending>;
 
 /// The outcome of an exchange.
 pub(super) enum Exchange {
@@ -41,22 +52,32 @@ impl Connection {
         let mut builder = http1::Builder::new();
         builder.max_headers(MAX_HEADERS).max_buf_size(MAX_HEAD_BYTES);
         let (sender, driver) = builder.handshake(TokioIo::new(wire)).await.map_err(|error| protocol_failure(&error))?;
-        // An error of the driver is not used here: the exchange that waits for an answer receives it too.
-        let driver = tokio::spawn(async move { drop(driver.await) }).abort_handle();
-        Ok(Connection { sender, driver })
+        Ok(Connection { sender, driver: Some(driver) })
     }
 
     /// Waits until the connection is ready for a request or closed. Returns true if it is ready.
     pub(super) async fn is_usable(&mut self) -> bool {
-        self.sender.ready().await.is_ok()
+        poll_fn(|context| {
+            drive(&mut self.driver, context);
+            self.sender.poll_ready(context)
+        })
+        .await
+        .is_ok()
     }
 
+    /// Returns whether the connection is known to be closed. While nothing polls it, it does not notice that its peer closes.
     pub(super) fn is_closed(&self) -> bool {
-        self.sender.is_closed()
+        self.driver.is_none() || self.sender.is_closed()
     }
 
     pub(super) async fn exchange(&mut self, request: Request<Sending>) -> Exchange {
-        match self.sender.try_send_request(request).await {
+        let Connection { sender, driver } = self;
+        let mut sent = pin!(sender.try_send_request(request));
+        let answered = poll_fn(|context| {
+            drive(driver, context);
+            sent.as_mut().poll(context)
+        });
+        match answered.await {
             Ok(answer) => {
                 let (head, body) = answer.into_parts();
                 Exchange::Answered(head, body)
@@ -67,11 +88,25 @@ impl Connection {
             },
         }
     }
+
+    /// Returns the next frame of the body of an answer on this connection.
+    pub(super) fn poll_frame(
+        &mut self,
+        body: &mut Incoming,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        drive(&mut self.driver, context);
+        Pin::new(body).poll_frame(context)
+    }
 }
 
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.driver.abort();
+/// Sends and receives what is ready. An error of the driver is not used here: who waits for the answer or its body
+/// receives it too.
+fn drive(driver: &mut Option<Driver>, context: &mut Context<'_>) {
+    if let Some(running) = driver
+        && Pin::new(running).poll(context).is_ready()
+    {
+        *driver = None;
     }
 }
 

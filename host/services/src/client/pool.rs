@@ -1,6 +1,9 @@
 //! The pool of idle connections.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque},
+    time::Duration,
+};
 
 use flowcell_contract::Tenant;
 use parking_lot::Mutex;
@@ -13,9 +16,11 @@ use crate::egress::Origin;
 /// message that the client writes while the server closes the connection is lost.
 const MAX_IDLE_TIME: Duration = Duration::from_secs(4);
 /// Maximum number of idle connections for one tenant and origin.
-const MAX_PER_KEY: usize = 8;
+const MAX_PER_KEY: usize = 64;
 /// Maximum number of idle connections in the pool.
-const MAX_CONNECTIONS: usize = 64;
+const MAX_CONNECTIONS: usize = 256;
+/// The minimum time between two searches of the whole pool for connections that nobody may use any more.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The tenant and origin of a connection. Tenants share no connections: an answer caused by one must not reach another.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -25,7 +30,15 @@ pub(super) struct Key {
 }
 
 #[derive(Default)]
-pub(super) struct Pool(Mutex<HashMap<Key, Vec<Idle>>>);
+pub(super) struct Pool(Mutex<Connections>);
+
+/// The idle connections of each key, those that were idle for the longest time first. No key has an empty list.
+#[derive(Default)]
+struct Connections {
+    by_key: HashMap<Key, VecDeque<Idle>>,
+    count: usize,
+    swept: Option<Instant>,
+}
 
 struct Idle {
     connection: Connection,
@@ -51,29 +64,70 @@ impl Pool {
 
     fn pop(&self, key: &Key) -> Option<Connection> {
         let mut idle = self.0.lock();
-        sweep(&mut idle);
-        Some(idle.get_mut(key)?.pop()?.connection)
+        let now = Instant::now();
+        idle.sweep(now);
+        loop {
+            let found = idle.remove(key, VecDeque::pop_back)?;
+            if found.is_fresh(now) {
+                return Some(found.connection);
+            }
+        }
     }
 
-    /// Adds a connection to the pool for reuse. Drops the connection if it is closed, or if the pool already has
-    /// [`MAX_CONNECTIONS`] connections in all or [`MAX_PER_KEY`] for this key.
+    /// Adds a connection to the pool for reuse, unless it is closed. If its key then has more than [`MAX_PER_KEY`]
+    /// connections, or the pool more than [`MAX_CONNECTIONS`], drops the one that was idle for the longest time.
     pub(super) fn put(&self, key: Key, connection: Connection) {
-        let mut idle = self.0.lock();
-        sweep(&mut idle);
-        let full = idle.values().map(Vec::len).sum::<usize>() >= MAX_CONNECTIONS;
-        let same = idle.get(&key).map_or(0, Vec::len);
-        if !full && same < MAX_PER_KEY && !connection.is_closed() {
-            idle.entry(key).or_default().push(Idle { connection, since: Instant::now() });
+        if connection.is_closed() {
+            return;
         }
+        let mut idle = self.0.lock();
+        let now = Instant::now();
+        idle.sweep(now);
+        let of_key = idle.by_key.entry(key.clone()).or_default();
+        of_key.push_back(Idle { connection, since: now });
+        let is_key_full = of_key.len() > MAX_PER_KEY;
+        idle.count += 1;
+        let surplus = match is_key_full {
+            true => Some(key),
+            false if idle.count > MAX_CONNECTIONS => idle.key_of_oldest(),
+            false => None,
+        };
+        let dropped = surplus.and_then(|key| idle.remove(&key, VecDeque::pop_front));
+        // Closing it need not keep others from the pool.
+        drop(idle);
+        drop(dropped);
     }
 }
 
-/// Drops connections that were idle for longer than [`MAX_IDLE_TIME`]. It runs only when the pool is used. Until the
-/// next use, up to [`MAX_CONNECTIONS`] connections may therefore stay open for longer, unless their peers close them.
-fn sweep(idle: &mut HashMap<Key, Vec<Idle>>) {
-    let now = Instant::now();
-    idle.retain(|_, connections| {
-        connections.retain(|connection| connection.is_fresh(now));
-        !connections.is_empty()
-    });
+impl Connections {
+    /// Removes one of a key's connections.
+    fn remove(&mut self, key: &Key, which: fn(&mut VecDeque<Idle>) -> Option<Idle>) -> Option<Idle> {
+        let of_key = self.by_key.get_mut(key)?;
+        let removed = which(of_key);
+        if of_key.is_empty() {
+            self.by_key.remove(key);
+        }
+        self.count -= usize::from(removed.is_some());
+        removed
+    }
+
+    fn key_of_oldest(&self) -> Option<Key> {
+        let oldest = self.by_key.iter().filter_map(|(key, idle)| Some((key, idle.front()?.since)));
+        oldest.min_by_key(|(_, since)| *since).map(|(key, _)| key.clone())
+    }
+
+    /// Drops closed connections, and those that were idle for longer than [`MAX_IDLE_TIME`], once in a while. It runs only
+    /// when the pool is used. Until the next use, up to [`MAX_CONNECTIONS`] connections may therefore stay open for longer,
+    /// unless their peers close them.
+    fn sweep(&mut self, now: Instant) {
+        if self.swept.is_some_and(|swept| now.duration_since(swept) < SWEEP_INTERVAL) {
+            return;
+        }
+        self.swept = Some(now);
+        self.by_key.retain(|_, idle| {
+            idle.retain(|idle| idle.is_fresh(now));
+            !idle.is_empty()
+        });
+        self.count = self.by_key.values().map(VecDeque::len).sum();
+    }
 }

@@ -95,5 +95,25 @@ async fn concurrent_calls_get_their_own_answers() {
             assert_eq!(text(&reply), path);
         }
     }
-    assert!(server.connections() <= 40 + 2 * 32, "{}", server.connections());
+    assert!(server.connections() <= 40, "{}", server.connections());
+}
+
+#[tokio::test]
+async fn the_connection_that_was_idle_longest_makes_room() {
+    let server = Server::start(|_| ok("hello")).await;
+    let mut kit = Kit::local(&server.url(""));
+    let mut opened_by = async |tenant: &str| {
+        let before = server.connections();
+        kit.caller.tenant = Tenant::from(tenant);
+        let url = server.url("/");
+        let calls = (0..64).map(|_| kit.get(&url));
+        futures_util::future::join_all(calls).await.into_iter().for_each(|reply| _ = reply.unwrap());
+        server.connections() - before
+    };
+    for tenant in ["a", "b", "c", "d", "e"] {
+        assert_eq!(opened_by(tenant).await, 64);
+    }
+    assert_eq!(opened_by("e").await, 0);
+    assert_eq!(opened_by("c").await, 0);
+    assert_eq!(opened_by("a").await, 64, "those of `a` had made room for those of `e`");
 }
