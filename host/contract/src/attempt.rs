@@ -46,6 +46,9 @@ pub struct Attempt {
     pub now_ms: u64,
     /// The seed of the attempt's random stream.
     pub seed: u64,
+    /// True if the run has no other attempt in progress. Then the attempt may compute on the thread that drives the run,
+    /// because no other attempt of the run waits for this thread.
+    pub alone: bool,
 }
 
 /// The result of an attempt: its answer, or a failure.

@@ -96,6 +96,7 @@ fn attempt(pack: Digest, node_type: &str) -> Attempt {
         grants: Arc::new(Grants::default()),
         now_ms: 0,
         seed: 1,
+        alone: false,
     }
 }
 

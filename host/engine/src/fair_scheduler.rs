@@ -7,6 +7,10 @@
 //! A queue remembers its tenant's computing time. If work arrives in an empty queue, and the queue that was served last
 //! has a larger computing time, the empty queue takes over that larger time. So a tenant gets no advantage from the
 //! time during which it had no work.
+//!
+//! Short attempts may also compute *inline*, on the thread that drives their run. They do not wait in these queues, so a
+//! tenant has at most [`MAX_INLINE`] of them. After one of them has computed for more than [`MAX_INLINE_TIME`] at a time,
+//! the next [`INLINE_BAN`] attempts of the tenant use the queues.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -24,6 +28,13 @@ use tokio::runtime::Handle;
 /// matters: the time of an empty queue is at most about one tick more than the time that a new queue begins with.
 const MAX_KEPT_QUEUES: usize = 64;
 
+/// Maximum number of attempts of a tenant that may compute inline at the same time, also counting those that wait.
+const MAX_INLINE: u32 = 64;
+/// The time that an attempt may compute inline without a stop. Longer, and the tenant loses its inline places for a while.
+const MAX_INLINE_TIME: Duration = Duration::from_micros(500);
+/// The number of attempts for which a tenant loses its inline places.
+const INLINE_BAN: u32 = 64;
+
 /// The queues of all tenants and their computing times. A clone is another handle to the same queues.
 #[derive(Clone)]
 pub(crate) struct FairScheduler {
@@ -38,6 +49,28 @@ struct RunQueues<T> {
     clock: Duration,
     /// The computing time of each tenant since the last [`FairScheduler::take_computing_times`].
     computed: HashMap<Tenant, Duration>,
+    /// The tenants with inline attempts, and those that have lost their inline places.
+    inline: HashMap<Tenant, Inline>,
+}
+
+/// The inline attempts of one tenant.
+#[derive(Default)]
+struct Inline {
+    places: u32,
+    /// The number of the next attempts that get no place.
+    banned: u32,
+}
+
+/// The right of one attempt to compute inline. It ends when this value is dropped.
+pub(crate) struct InlinePlace {
+    scheduler: FairScheduler,
+    tenant: Tenant,
+}
+
+impl Drop for InlinePlace {
+    fn drop(&mut self) {
+        self.scheduler.queues.lock().release_place(&self.tenant);
+    }
 }
 
 /// The queue of one tenant.
@@ -82,6 +115,21 @@ impl FairScheduler {
         }
     }
 
+    /// Returns a place for an attempt of this tenant to compute inline, or `None` if the attempt has to use the queues.
+    pub(crate) fn inline_place(&self, tenant: &Tenant) -> Option<InlinePlace> {
+        let is_free = self.queues.lock().take_place(tenant);
+        is_free.then(|| InlinePlace { scheduler: self.clone(), tenant: tenant.clone() })
+    }
+
+    /// Adds computing time that an attempt of a tenant has used inline without a stop.
+    pub(crate) fn charge_inline(&self, tenant: &Tenant, time: Duration) {
+        let mut queues = self.queues.lock();
+        queues.charge(tenant, time);
+        if time > MAX_INLINE_TIME {
+            queues.ban(tenant);
+        }
+    }
+
     /// Adds computing time that a tenant has used on another thread.
     pub(crate) fn charge(&self, tenant: &Tenant, time: Duration) {
         self.queues.lock().charge(tenant, time);
@@ -108,7 +156,7 @@ impl Drop for ChargeOnDrop<'_> {
 
 impl<T> RunQueues<T> {
     fn new() -> RunQueues<T> {
-        RunQueues { by_tenant: HashMap::new(), clock: Duration::ZERO, computed: HashMap::new() }
+        RunQueues { by_tenant: HashMap::new(), clock: Duration::ZERO, computed: HashMap::new(), inline: HashMap::new() }
     }
 
     fn push(&mut self, tenant: Tenant, ready: T) {
@@ -129,6 +177,39 @@ impl<T> RunQueues<T> {
         let (tenant, queue) = waiting.min_by_key(|(_, queue)| queue.spent)?;
         self.clock = self.clock.max(queue.spent);
         Some((tenant.clone(), queue.ready.pop_front()?))
+    }
+
+    /// Takes an inline place. Returns false if the tenant has lost its places, or has none left.
+    fn take_place(&mut self, tenant: &Tenant) -> bool {
+        let inline = match self.inline.get_mut(tenant) {
+            Some(inline) => inline,
+            None => self.inline.entry(tenant.clone()).or_default(),
+        };
+        if inline.banned > 0 {
+            inline.banned -= 1;
+            self.forget_inline(tenant);
+            return false;
+        }
+        let is_free = inline.places < MAX_INLINE;
+        inline.places += u32::from(is_free);
+        is_free
+    }
+
+    fn release_place(&mut self, tenant: &Tenant) {
+        if let Some(inline) = self.inline.get_mut(tenant) {
+            inline.places -= 1;
+            self.forget_inline(tenant);
+        }
+    }
+
+    fn ban(&mut self, tenant: &Tenant) {
+        self.inline.entry(tenant.clone()).or_default().banned = INLINE_BAN;
+    }
+
+    fn forget_inline(&mut self, tenant: &Tenant) {
+        if self.inline.get(tenant).is_some_and(|inline| inline.places == 0 && inline.banned == 0) {
+            self.inline.remove(tenant);
+        }
     }
 
     fn charge(&mut self, tenant: &Tenant, time: Duration) {
@@ -202,6 +283,34 @@ mod tests {
             short += u32::from(is_short);
         }
         assert!((999..=1_001).contains(&short), "{short}");
+    }
+
+    #[test]
+    fn a_tenant_has_a_limited_number_of_inline_places() {
+        let mut queues = RunQueues::<u32>::new();
+        let (one, other) = (Tenant::from("a"), Tenant::from("b"));
+        (0..MAX_INLINE).for_each(|_| assert!(queues.take_place(&one)));
+        assert!(!queues.take_place(&one));
+        assert!(queues.take_place(&other));
+        queues.release_place(&one);
+        assert!(queues.take_place(&one) && !queues.take_place(&one));
+    }
+
+    #[test]
+    fn a_tenant_that_computes_long_inline_loses_its_places_for_a_while() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let scheduler = FairScheduler::new(runtime.handle().clone());
+        let (one, other) = (Tenant::from("a"), Tenant::from("b"));
+        scheduler.charge_inline(&one, MAX_INLINE_TIME);
+        let held = scheduler.inline_place(&one);
+        assert!(held.is_some());
+        scheduler.charge_inline(&one, MAX_INLINE_TIME + Duration::from_nanos(1));
+        for _ in 0..INLINE_BAN {
+            assert!(scheduler.inline_place(&one).is_none() && scheduler.inline_place(&other).is_some());
+        }
+        assert!(scheduler.inline_place(&one).is_some());
+        drop(held);
+        assert!(scheduler.queues.lock().inline.is_empty(), "nothing is kept of a tenant without attempts");
     }
 
     #[test]

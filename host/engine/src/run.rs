@@ -21,7 +21,7 @@ use crate::{
     code::{LinkedPack, LoadedPack},
     cost::{Cost, Measured},
     engine::Inner,
-    fair_scheduler::FairScheduler,
+    fair_scheduler::{FairScheduler, InlinePlace},
     fair_semaphore::Permit,
     link::Capabilities,
     machine::MEMORY_INCLUDED,
@@ -36,13 +36,22 @@ impl NodeRunner for Engine {
     fn run(&self, attempt: Attempt, calls: Arc<dyn Calls>) -> BoxFuture<'static, StepResult> {
         let inner = self.inner().clone();
         let first = inner.attempts.fetch_add(1, Relaxed) == 0;
+        let may_run_inline = first || attempt.alone;
         let computes = Arc::new(AtomicBool::new(false));
         let (scheduler, tenant) = (inner.scheduler.clone(), attempt.tenant.clone());
         let counted = Counted(inner);
         let (told, meant) = (computes.clone(), computes);
         let running = Box::pin(async move { counted.0.run(attempt, calls, told, None).await.with_counted(counted) });
-        match first {
-            true => Box::pin(InlineAttempt { running: Some(running), computes: meant, moved: None, scheduler, tenant }),
+        match may_run_inline {
+            true => Box::pin(InlineAttempt {
+                running: Some(running),
+                needs_place: !first,
+                place: None,
+                computes: meant,
+                moved: None,
+                scheduler,
+                tenant,
+            }),
             false => Box::pin(spawn_on_pool(&scheduler, tenant, running)),
         }
     }
@@ -117,11 +126,14 @@ impl Drop for Counted {
     }
 }
 
-/// An attempt that began while its engine had no other attempt. It runs on the thread that polls this future, because
-/// to switch threads takes longer than a short call, and no other attempt has to wait for this thread. If the guest
-/// computes for long, the attempt moves to a guest thread.
+/// An attempt that began while its engine or its run had no other attempt. It runs on the thread that polls this future,
+/// because to switch threads takes longer than a short call. If the guest computes for long, the attempt moves to a guest
+/// thread. If the engine has other attempts, it needs one of its tenant's [inline places](FairScheduler::inline_place).
 struct InlineAttempt {
     running: Option<Running>,
+    /// True if the attempt needs a place and has not asked for it yet.
+    needs_place: bool,
+    place: Option<InlinePlace>,
     /// True once the [ticker](crate::ticker) has interrupted the guest while it computed.
     computes: Arc<AtomicBool>,
     moved: Option<BoxFuture<'static, StepResult>>,
@@ -129,30 +141,43 @@ struct InlineAttempt {
     tenant: Tenant,
 }
 
+impl InlineAttempt {
+    fn move_to_pool(&mut self) {
+        self.place = None;
+        let (scheduler, tenant) = (&self.scheduler, self.tenant.clone());
+        self.moved = self.running.take().map(|running| spawn_on_pool(scheduler, tenant, running).boxed());
+    }
+}
+
 impl Future for InlineAttempt {
     type Output = StepResult;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<StepResult> {
+        // It asks as late as possible: an attempt before it may have computed for too long.
+        if std::mem::take(&mut self.needs_place) {
+            self.place = self.scheduler.inline_place(&self.tenant);
+            if self.place.is_none() {
+                self.move_to_pool();
+            }
+        }
         if let Some(running) = &mut self.running {
             let since = Instant::now();
             // Dropping the attempt's instance here charges the teardown to its tenant. Waking another thread would take
             // longer.
             let poll = AssertUnwindSafe(|| running.as_mut().poll(context).map(|over| over.result));
             let polled = panic::catch_unwind(poll);
-            self.scheduler.charge(&self.tenant, since.elapsed());
+            self.scheduler.charge_inline(&self.tenant, since.elapsed());
             match polled {
                 Ok(Poll::Ready(result)) => {
                     self.running = None;
+                    self.place = None;
                     return Poll::Ready(result);
                 }
-                Ok(Poll::Pending) if self.computes.load(Relaxed) => {
-                    let running = self.running.take();
-                    let (scheduler, tenant) = (&self.scheduler, self.tenant.clone());
-                    self.moved = running.map(|running| spawn_on_pool(scheduler, tenant, running).boxed());
-                }
+                Ok(Poll::Pending) if self.computes.load(Relaxed) => self.move_to_pool(),
                 Ok(Poll::Pending) => return Poll::Pending,
                 Err(_) => {
                     self.running = None;
+                    self.place = None;
                     return Poll::Ready(Err(lost_attempt()));
                 }
             }

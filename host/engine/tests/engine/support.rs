@@ -51,6 +51,7 @@ pub(crate) fn attempt(pack: &Pack, node_type: &str, input: &str) -> Attempt {
         grants: Arc::new(Grants::default()),
         now_ms: 1_700_000_000_123,
         seed: 7,
+        alone: false,
     }
 }
 

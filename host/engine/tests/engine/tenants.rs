@@ -142,3 +142,50 @@ async fn slow_compilations_of_one_tenant_leave_compilers_to_others() {
     std::fs::write(done, "").unwrap();
     tokio::time::timeout(LONG, async { while slow.join_next().await.is_some() {} }).await.expect("all are served");
 }
+
+/// Records the name of the thread of each call.
+#[derive(Default)]
+struct Threads(std::sync::Mutex<Vec<Option<String>>>);
+
+impl Calls for Threads {
+    fn call(&self, _: Call) -> BoxFuture<'_, Result<Value, Failure>> {
+        self.0.lock().unwrap().push(std::thread::current().name().map(str::to_owned));
+        async { Ok(Value::null()) }.boxed()
+    }
+}
+
+#[tokio::test]
+async fn the_only_attempt_of_a_run_computes_on_the_thread_that_drives_it() {
+    let (engine, pack) = engine(Config { threads: Some(1), ..Config::default() });
+    // Another run has an attempt, which waits.
+    let held = Arc::new(Held::default());
+    let waiting = tokio::spawn(engine.run(of("b", &pack, "hostile.state"), held.clone()));
+    held.reached.notified().await;
+    let own = std::thread::current().name().map(str::to_owned);
+    let guest = Some("flowcell-guest".to_owned());
+    for (alone, thread) in [(true, &own), (false, &guest)] {
+        let threads = Arc::new(Threads::default());
+        let attempt = Attempt { alone, ..of("a", &pack, "hostile.state") };
+        // The answers are not those of a state, so the node may fail.
+        let _ = engine.run(attempt, threads.clone()).await;
+        let seen = threads.0.lock().unwrap().clone();
+        assert!(!seen.is_empty() && seen.iter().all(|name| name == thread), "alone {alone}: {seen:?}");
+    }
+    waiting.abort();
+}
+
+#[tokio::test]
+async fn an_attempt_that_computes_for_long_leaves_the_thread_that_drives_its_run() {
+    let (engine, pack) = engine(Config { threads: Some(1), ..Config::default() });
+    let held = Arc::new(Held::default());
+    let waiting = tokio::spawn(engine.run(of("b", &pack, "hostile.state"), held.clone()));
+    held.reached.notified().await;
+    let spin = Attempt { alone: true, ..of("a", &pack, "hostile.spin") };
+    let spinning = tokio::spawn(engine.run(spin, Arc::new(Memory::default())));
+    // This thread is the only one of the test's runtime, so it answers only if the attempt has left it.
+    let after = run(&engine, of("c", &pack, "hostile.echo"));
+    tokio::time::timeout(LONG, after).await.expect("the thread is free").0.unwrap();
+    assert!(!spinning.is_finished());
+    spinning.abort();
+    waiting.abort();
+}

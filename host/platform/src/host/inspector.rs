@@ -76,6 +76,7 @@ impl Inspector {
             // Both are constant, so that every inspection gives the same result.
             now_ms: 0,
             seed: 0,
+            alone: true,
         })
     }
 

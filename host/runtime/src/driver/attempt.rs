@@ -60,8 +60,8 @@ pub(super) fn site(
     }
 }
 
-/// Renders the current attempt of a task.
-pub(super) fn render(identity: &Identity, state: &RunState, key: TaskKey) -> Result<Attempt, Failure> {
+/// Renders the current attempt of a task. `alone`: the run has no other attempt in progress.
+pub(super) fn render(identity: &Identity, state: &RunState, key: TaskKey, alone: bool) -> Result<Attempt, Failure> {
     let (input, config) = capture::render(state, key)?;
     let node = state.graph.node(key.node);
     let task = state.task(key);
@@ -88,6 +88,7 @@ pub(super) fn render(identity: &Identity, state: &RunState, key: TaskKey) -> Res
         grants: node.grants.clone(),
         now_ms: task.clock,
         seed: mix(state.seed ^ mix(salt)),
+        alone,
     })
 }
 

@@ -107,6 +107,11 @@ impl Attempts {
         self.live.keys().chain(self.evicted.keys()).copied()
     }
 
+    /// Returns whether no attempt is in progress. Evicted attempts are not.
+    pub(super) fn are_none_live(&self) -> bool {
+        self.live.is_empty()
+    }
+
     /// Returns the calls of the running attempt of a task.
     pub(super) fn calls_of(&self, task: TaskKey) -> Option<&Arc<AttemptCalls>> {
         self.live.get(&task).map(|live| &live.calls)

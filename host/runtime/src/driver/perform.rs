@@ -244,7 +244,7 @@ impl Driver {
     fn start(&mut self, key: TaskKey) {
         let Some(task) = self.state.find(key).filter(|task| task.phase == Phase::Running) else { return };
         let number = (task.attempt, task.resumes);
-        let attempt = attempt::render(&self.identity, &self.state, key);
+        let attempt = attempt::render(&self.identity, &self.state, key, self.attempts.are_none_live());
         let config = attempt.as_ref().map_or_else(|_| Value::null(), |attempt| attempt.config.clone());
         let calls = Arc::new(attempt::calls(&self.site, &self.state, key, config));
         self.add_timers(key);
