@@ -3,7 +3,7 @@
 //! the same process.
 //!
 //! `cargo bench -p flowcell --bench many -- calls` measures one part: `parked`, `killed`, `events`, `calls`,
-//! `together`, `delta`, `waiting`, `fleet` or `editor`. In the development profile every number is ten times smaller, to try the benchmark
+//! `together`, `effects`, `delta`, `waiting`, `fleet` or `editor`. In the development profile every number is ten times smaller, to try the benchmark
 //! itself.
 //!
 //! The parts `calls` and `together` measure a durable store twice: once on the disk itself, and once with every
@@ -30,6 +30,8 @@ mod bare;
 mod calls;
 #[path = "many/editor.rs"]
 mod editor;
+#[path = "many/effects.rs"]
+mod effects;
 #[path = "../../runtime/benches/search/ended.rs"]
 mod ended;
 #[path = "many/events.rs"]
@@ -51,12 +53,13 @@ const ROUNDS: usize = 7;
 
 type Part = fn(&Path);
 
-const PARTS: [(&str, Part); 9] = [
+const PARTS: [(&str, Part); 10] = [
     ("parked", parked::parked),
     ("killed", parked::killed),
     ("events", events::events),
     ("calls", calls::calls),
     ("together", calls::together),
+    ("effects", effects::effects),
     ("delta", agents::delta),
     ("waiting", agents::waiting),
     ("fleet", fleet::fleet),
@@ -65,6 +68,9 @@ const PARTS: [(&str, Part); 9] = [
 
 fn main() {
     let arguments: Vec<_> = env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    if arguments == [effects::SERVE] {
+        return effects::serve();
+    }
     if let [own, folder, runs] = &arguments[..]
         && own == "--own"
     {
@@ -88,7 +94,7 @@ fn load(host: &Host, text: &str) -> LoadedFlow {
 }
 
 fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread().event_interval(1).enable_time().build().unwrap()
+    tokio::runtime::Builder::new_multi_thread().event_interval(1).enable_all().build().unwrap()
 }
 
 /// Returns a command of the real program with its own cache and store.

@@ -24,7 +24,7 @@ const CHAINS_AT_ONCE: usize = 64;
 const COMMIT_DELAY: Duration = Duration::from_millis(1);
 
 /// The bytes that the bare store writes for each step: about as many as a step of the chain takes in the journal.
-const BODY_BYTES: usize = 1_200;
+pub(super) const BODY_BYTES: usize = 1_200;
 /// The size at which SQLite begins its log anew.
 const LOG_BYTES: usize = 5 << 20;
 const ERRAND_BODY: &str = r#"{"url":"https://api.example.com/errands","errand":"parcels"}"#;
@@ -98,17 +98,17 @@ fn packs(folder: &Path) -> PathBuf {
     packs
 }
 
-async fn run(host: &Host, flow: &LoadedFlow) {
+pub(super) async fn run(host: &Host, flow: &LoadedFlow) {
     let runner = host.runner(flow, RunOptions { without_events: true, ..RunOptions::default() }).unwrap();
     let result = tokio::spawn(runner.run()).await.unwrap();
     assert_eq!(result.status, RunStatus::Succeeded, "{:?}", result.error);
 }
 
 /// A bare database with the settings of the store's database.
-struct BareStore(Connection);
+pub(super) struct BareStore(Connection);
 
 impl BareStore {
-    fn new(folder: &Path) -> BareStore {
+    pub(super) fn new(folder: &Path) -> BareStore {
         let connection = Connection::open(folder.join("bare.db")).unwrap();
         connection.pragma_update(None, "journal_mode", "wal").unwrap();
         connection.pragma_update(None, "synchronous", "full").unwrap();
@@ -119,7 +119,7 @@ impl BareStore {
         store
     }
 
-    fn commit(&self, body: &str, slower: Duration) {
+    pub(super) fn commit(&self, body: &str, slower: Duration) {
         self.0.prepare_cached("INSERT INTO units (body) VALUES (?)").unwrap().execute([body]).unwrap();
         if !slower.is_zero() {
             std::thread::sleep(slower);
