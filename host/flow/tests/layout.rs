@@ -258,3 +258,41 @@ fn a_small_flow_has_the_expected_picture() {
     assert!(route.1 < a.1 && a.1 < met.1);
     assert_eq!(b.0 - a.0, c.0 - b.0);
 }
+
+/// Returns a flow of 1,000 nodes with these edges.
+fn thousand(edges: impl Iterator<Item = (usize, usize)>) -> Graph {
+    let mut text = String::from("flow: { name: big }\nnodes:\n");
+    (0..1_000).for_each(|node| writeln!(text, "  - {{ id: n{node}, type: test.noop }}").unwrap());
+    text.push_str("edges:\n");
+    edges.for_each(|(from, to)| writeln!(text, "  - n{from} -> n{to}").unwrap());
+    load(&text)
+}
+
+/// Prints the times of two layouts: `cargo test -p flowcell-flow --release --test layout -- --ignored --nocapture`.
+#[test]
+#[ignore = "measures"]
+fn times_of_layouts() {
+    let layered = thousand((0..980).flat_map(|from| {
+        let row = from / 20 * 20 + 20;
+        [(from, from + 20), (from, row + (from + 1) % 20)]
+    }));
+    let mut state = 1_u64;
+    let mut draw = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % 1_000
+    };
+    let random: std::collections::BTreeSet<_> =
+        std::iter::repeat_with(|| (draw(), draw())).filter(|(from, to)| from < to).take(1_500).collect();
+    let random = thousand(random.into_iter());
+    for (name, graph) in [("layered", &layered), ("random", &random)] {
+        let mut times: Vec<_> = (0..21)
+            .map(|_| {
+                let since = std::time::Instant::now();
+                std::hint::black_box(layout(graph));
+                since.elapsed()
+            })
+            .collect();
+        times.sort_unstable();
+        println!("layout of 1,000 nodes, {name}: median {:?}, slowest {:?}", times[10], times[20]);
+    }
+}

@@ -106,29 +106,37 @@ impl Places {
     fn exchange(&mut self, rows: &mut Rows) {
         for _ in 0..EXCHANGES {
             let mut has_changed = false;
-            for row in 0..rows.rows.len() {
-                for at in 1..rows.rows[row].len() {
-                    let (left, right) = (rows.rows[row][at - 1], rows.rows[row][at]);
-                    let cost = |a, b| self.crossed(&rows.above, a, b) + self.crossed(&rows.below, a, b);
+            for row in &mut rows.rows {
+                // The rows above and below keep their order meanwhile.
+                let near = |item: &u32| [&rows.above, &rows.below].map(|side| self.of_neighbours(side, *item));
+                let mut near: Vec<[Vec<u32>; 2]> = row.iter().map(near).collect();
+                for at in 1..row.len() {
+                    let (left, right) = (&near[at - 1], &near[at]);
+                    let cost = |a: &[Vec<u32>; 2], b: &[Vec<u32>; 2]| crossed(&a[0], &b[0]) + crossed(&a[1], &b[1]);
                     if cost(right, left) < cost(left, right) {
-                        rows.rows[row].swap(at - 1, at);
-                        self.0.swap(left as usize, right as usize);
+                        near.swap(at - 1, at);
+                        row.swap(at - 1, at);
                         has_changed = true;
                     }
                 }
+                self.note(row);
             }
             if !has_changed {
                 return;
             }
         }
     }
+}
 
-    /// Returns the number of crossings between the lines of two items of a row if `left` is at the left of `right`.
-    fn crossed(&self, neighbours: &[Vec<u32>], left: u32, right: u32) -> usize {
-        let right = self.of_neighbours(neighbours, right);
-        let before = |place: u32| right.partition_point(|other| *other < place);
-        self.of_neighbours(neighbours, left).into_iter().map(before).sum()
-    }
+/// Returns the number of crossings between the lines of an item and those of another one at its right. The places of their
+/// neighbours are in ascending order.
+fn crossed(left: &[u32], right: &[u32]) -> usize {
+    let mut before = 0;
+    let crosses = |place: &u32| {
+        before += right[before..].iter().take_while(|other| *other < place).count();
+        before
+    };
+    left.iter().map(crosses).sum()
 }
 
 /// Returns the number of pairs of numbers below `limit` of which the first is the larger one.
