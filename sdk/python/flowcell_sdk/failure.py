@@ -10,6 +10,9 @@ from wit_world.imports import types
 
 from .json import parsed, text
 
+#: The exceptions of a group that a failure names, and the levels of groups in groups.
+_SHOWN, _DEPTH = 8, 2
+
 
 class Failure(Exception):
     """The failure of a node. Any other exception becomes a failure with the code `node_failed`.
@@ -70,8 +73,12 @@ def of_host(failure: types.Failure) -> Failure:
 def to_host(raised: BaseException) -> types.Failure:
     """Converts any exception into a host failure. Without this, it would end the sandbox as a trap."""
     failure = _failure_in(raised) or _of_exception(raised)
-    details = None if failure.details is None else text(failure.details)
-    return types.Failure(failure.code, failure.message, failure.retryable, failure.retry_after_ms, details)
+    message = "\n".join([str(failure.message), *_notes(failure)])
+    try:
+        details = None if failure.details is None else text(failure.details, "the details of the failure")
+    except TypeError as error:
+        details, message = None, f"{message}\n{error}; they are left out"
+    return types.Failure(failure.code, message, failure.retryable, failure.retry_after_ms, details)
 
 
 def _failure_in(raised: BaseException | None) -> Failure | None:
@@ -90,6 +97,36 @@ def _failure_in(raised: BaseException | None) -> Failure | None:
 
 
 def _of_exception(raised: BaseException) -> Failure:
-    stack = [line.strip() for part in traceback.format_tb(raised.__traceback__) for line in part.splitlines()]
-    message = traceback.format_exception_only(raised)[-1].strip()
-    return Failure("node_failed", message, details={"stack": stack})
+    return Failure("node_failed", "\n".join([_told(raised), *_notes(raised)]), details={"stack": list(_stack(raised))})
+
+
+def _told(raised: BaseException, depth: int = 0) -> str:
+    """Returns the type and the message of an exception, for a group also those of its exceptions."""
+    kind = type(raised)
+    name = kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+    try:
+        message = str(raised)
+    except Exception:
+        message = "<its `__str__` fails>"
+    told = f"{name}: {message}" if message else name
+    if not isinstance(raised, BaseExceptionGroup) or depth == _DEPTH:
+        return told
+    inner = [" ".join([_told(one, depth + 1), *_notes(one)]) for one in raised.exceptions[:_SHOWN]]
+    if len(raised.exceptions) > _SHOWN:
+        inner.append(f"{len(raised.exceptions) - _SHOWN} more")
+    return f"{told}: {'; '.join(inner)}" if depth == 0 else f"{told} [{'; '.join(inner)}]"
+
+
+def _notes(raised: BaseException) -> list[str]:
+    notes = getattr(raised, "__notes__", ())
+    return [str(note) for note in notes] if isinstance(notes, list | tuple) else []
+
+
+def _stack(raised: BaseException, depth: int = 0) -> Iterator[str]:
+    """Yields the lines of the traceback, and for a group those of its exceptions after it."""
+    for part in traceback.format_tb(raised.__traceback__):
+        yield from (line.strip() for line in part.splitlines())
+    if isinstance(raised, BaseExceptionGroup) and depth < _DEPTH:
+        for one in raised.exceptions[:_SHOWN]:
+            yield f"{_told(one, _DEPTH)}:"
+            yield from _stack(one, depth + 1)

@@ -39,7 +39,7 @@ class Request:
 
     def _body(self) -> http.Content:
         if self.json is not None:
-            return http.Content_Text(json_text(self.json))
+            return http.Content_Text(json_text(self.json, "the member `json` of the request"))
         if self.text is not None:
             return http.Content_Text(self.text)
         if self.data is not None:

@@ -27,10 +27,10 @@ def get(key: str) -> Entry | None:
 def set(key: str, value: Any) -> int:
     """Writes a value unconditionally. Returns the new version."""
     with called():
-        return state.set(key, text(value))
+        return state.set(key, text(value, f"the value of `{key}`"))
 
 
 def set_if(key: str, value: Any, expected: int | None) -> int | None:
     """Writes only if the version is still the expected one, or, for None, only if the key does not exist."""
     with called():
-        return state.set_if(key, text(value), expected)
+        return state.set_if(key, text(value, f"the value of `{key}`"), expected)

@@ -6,7 +6,7 @@ from typing import Any
 
 from wit_world.imports import types
 
-from .json import text
+from .json import escaped, text
 
 
 class Part:
@@ -94,17 +94,17 @@ class Pause:
     @staticmethod
     def body(variables: Any = None) -> "Pause":
         """Runs the node's body once, with these variables (an object)."""
-        return Pause([types.Wake_Body(_source({} if variables is None else variables))])
+        return Pause([types.Wake_Body(_source({} if variables is None else variables, "the variables of the body"))])
 
     @staticmethod
     def each(items: Any, *, concurrency: int | None = None, stop_on_failure: bool = True) -> "Pause":
         """Runs the node's body for each item of a list."""
-        return Pause([types.Wake_Each(types.FanOut(_source(items), concurrency, stop_on_failure))])
+        return Pause([types.Wake_Each(types.FanOut(_source(items, "the list of items"), concurrency, stop_on_failure))])
 
     @staticmethod
     def flow(name: str, input: Any = None) -> "Pause":
         """Runs another flow as a child."""
-        return Pause([types.Wake_Flow(types.FlowCall(name, _source({} if input is None else input)))])
+        return Pause([types.Wake_Flow(types.FlowCall(name, _source({} if input is None else input, "the input of the flow")))])
 
     def or_(self, other: "Pause") -> "Pause":
         """Adds other events that may end the pause."""
@@ -118,11 +118,15 @@ class Pause:
 def to_host(answer: Any) -> types.Step:
     """Converts the result of a node type's function into the host's form."""
     if isinstance(answer, Pause):
-        return types.Step_Pause(types.Pause(list(answer.until), text(answer.state)))
+        return types.Step_Pause(types.Pause(list(answer.until), text(answer.state, "the state of the pause")))
     if isinstance(answer, dict) and any(isinstance(member, Part) for member in answer.values()):
-        return types.Step_Done(types.Output_Object([(key, _source(member)) for key, member in answer.items()]))
-    return types.Step_Done(types.Output_One(_source(answer)))
+        return types.Step_Done(types.Output_Object([_member(*member) for member in answer.items()]))
+    return types.Step_Done(types.Output_One(_source(answer, "the output")))
 
 
-def _source(value: Any) -> types.Source:
-    return value.source if isinstance(value, Part) else types.Source_Json(text(value))
+def _member(key: str, value: Any) -> tuple[str, types.Source]:
+    return key, _source(value, "the output", f"/{escaped(key)}")
+
+
+def _source(value: Any, what: str = "the value", path: str = "") -> types.Source:
+    return value.source if isinstance(value, Part) else types.Source_Json(text(value, what, path))

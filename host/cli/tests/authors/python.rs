@@ -111,6 +111,46 @@ fn failures_of_coroutines_say_why() {
     assert!(unknown["message"].as_str().unwrap().contains("has no argument `verify`"), "{unknown}");
 }
 
+#[test]
+fn exceptions_keep_their_type_message_and_notes() {
+    if !Language::Python.is_there("exceptions") {
+        return;
+    }
+    let server = Server::start(|_, _| answer("200 OK", &[], ""));
+    let failure = |how: &str| run(relay(), "relay.fail", &server, &[&format!("how={how}")]).unwrap_err();
+    assert_eq!(failure("note")["message"], "ValueError: no number\nwhile reading row 7");
+    let inner = "ExceptionGroup: in row 8 (1 sub-exception) [TypeError: no text] of the second sheet";
+    let expected = format!("ExceptionGroup: bad rows (2 sub-exceptions): KeyError: 'price'; {inner}");
+    assert_eq!(failure("many")["message"], expected);
+    let details = failure("details");
+    let expected = "bad rows\nthe details of the failure cannot be written as JSON at `/rows`: it is of the type `set`; \
+                    write a list, such as `sorted(value)`; they are left out";
+    assert_eq!((&details["code"], &details["message"]), (&json!("acme_rows"), &json!(expected)));
+}
+
+#[test]
+fn an_output_that_is_not_json_is_named_with_its_place() {
+    if !Language::Python.is_there("outputs") {
+        return;
+    }
+    let server = Server::start(|_, _| answer("200 OK", &[], ""));
+    let ended = |how: &str| run(relay(), "relay.fail", &server, &[&format!("how={how}")]);
+    for (how, expected) in [
+        ("list", " at `/rows/0/ids`: it is of the type `set`; write a list, such as `sorted(value)`"),
+        ("bytes", ": it is of the type `bytes`; write a text, such as `value.decode()`, or keep the bytes as a file"),
+        ("date", " at `/a~1b`: it is of the type `date`; write a text, such as `value.isoformat()`"),
+        ("decimal", " at `/price`: it is of the type `Decimal`; write `str(value)`"),
+        ("nan", " at `/share`: it is the number nan; JSON has no such number"),
+        ("key", ": the key `(1, 2)` is of the type `tuple`; write a text"),
+        ("part", " at `/0/0`: it is of the type `Part`; a part must be the output itself, or a member of the output"),
+    ] {
+        let failure = ended(how).unwrap_err();
+        let expected = format!("TypeError: the output cannot be written as JSON{expected}");
+        assert!(failure["message"].as_str().unwrap().starts_with(&expected), "{how}: {failure}");
+    }
+    assert_eq!(ended("good").unwrap(), json!({ "row": { "price": [1] } }));
+}
+
 /// Answers as a server of texts, JSON, redirects and large files.
 fn reply(seen: &Seen) -> String {
     let path = path(seen);

@@ -3,8 +3,16 @@
 import asyncio
 import urllib.error
 import urllib.request
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
 
-from flowcell_sdk import Task, http, pack, queue, requests
+from flowcell_sdk import Failure, Task, http, input_part, pack, queue, requests
+
+
+@dataclass
+class Row:
+    price: object
 
 
 async def ask(base, name):
@@ -95,6 +103,26 @@ async def fail(task: Task):
             requests.get(task.input["base"]).raise_for_status()
         case "verify":
             requests.get(closed, verify=False)
+        case "note":
+            error = ValueError("no number")
+            error.add_note("while reading row 7")
+            raise error
+        case "many":
+            inner = ExceptionGroup("in row 8", [TypeError("no text")])
+            inner.add_note("of the second sheet")
+            raise ExceptionGroup("bad rows", [KeyError("price"), inner])
+        case "details":
+            raise Failure("acme_rows", "bad rows", details={"rows": {7}})
+    return {
+        "list": {"rows": [{"ids": {7}}]},
+        "bytes": b"a",
+        "date": {"a/b": date(2026, 1, 31)},
+        "decimal": Row(Decimal("1.10")),
+        "nan": {"share": float("nan")},
+        "key": {(1, 2): "a"},
+        "part": [[input_part("/how")]],
+        "good": {"row": Row([1])},
+    }[task.input["how"]]
 
 
 def web(task: Task):
