@@ -9,6 +9,7 @@
 //! | module | contents |
 //! |---|---|
 //! | settings | the settings and the secrets of each kind |
+//! | setting_names | the names and values of the settings, for messages |
 //! | apply | adds opened credentials to a message |
 //! | hmac | signatures of the kind `hmac` |
 //! | sigv4 | signatures of AWS |
@@ -18,6 +19,7 @@
 mod apply;
 mod hmac;
 mod oauth2;
+mod setting_names;
 mod settings;
 mod sigv4;
 #[cfg(test)]

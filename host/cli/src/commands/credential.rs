@@ -131,7 +131,8 @@ impl SetArgs {
     fn request(self) -> Result<(CredentialOperation, OwnerArgs), CliError> {
         let SetArgs { name, kind, origins, settings, secrets, from_env, owner } = self;
         let settings = members(settings)?;
-        let read = Settings::parse(&kind, settings.clone()).map_err(CliError::wrong)?;
+        let read = Settings::parse(&kind, settings.clone())
+            .map_err(|why| CliError::wrong(why).hint("give each setting with `--set NAME=VALUE`"))?;
         let secrets = secrets.iter().map(|text| other_secret(text));
         let mut all = secrets.collect::<Result<BTreeMap<String, Hidden>, _>>()?;
         // A public client has no main secret.

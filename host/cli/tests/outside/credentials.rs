@@ -163,7 +163,14 @@ fn wrong_credentials_are_refused_without_their_secret() {
     let with = |arguments: &[&str], secret: &str| attempt(&[&origin[..], arguments].concat(), secret);
     assert!(attempt(&["--kind", "bearer"], CANARY).contains("--for"));
     assert!(with(&["--kind", "cookie"], CANARY).contains("the kind is one of bearer, basic, apiKey"));
-    assert!(with(&["--kind", "bearer", "--set", "token=1"], CANARY).contains("unknown field `token`"));
+    assert!(with(&["--kind", "bearer", "--set", "token=1"], CANARY).contains("has no setting `token`; it has none"));
+    let told = with(&["--kind", "apiKey"], CANARY);
+    for part in [
+        "the kind `apiKey` needs the setting `in`: one of `header`, `query`, `body`; for example: in=header key=X-API-Key",
+        "give each setting with `--set NAME=VALUE`",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
     assert!(with(&["--kind", "bearer"], &format!("{CANARY}\r\nx-other: 1")).contains("line break"));
     assert!(with(&["--kind", "basic"], CANARY).contains("separated by `:`"));
     assert!(with(&["--kind", "apiKey", "--set", "in=header", "--set", "key=host"], CANARY).contains("`key`"));

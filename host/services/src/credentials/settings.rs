@@ -8,7 +8,10 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 use zeroize::Zeroizing;
 
-use super::hmac::{self, HmacSettings};
+use super::{
+    hmac::{self, HmacSettings},
+    setting_names::check_members,
+};
 use crate::{client::is_transfer_header, secret::check_header};
 
 /// Maximum bytes of a URL of an endpoint.
@@ -175,17 +178,19 @@ impl fmt::Debug for SecretMembers {
 impl Settings {
     /// Reads the settings of a credential. The error is a sentence that names the wrong member.
     pub fn parse(kind: &str, members: serde_json::Map<String, serde_json::Value>) -> Result<Settings, String> {
-        if !CredentialKind::ALL.iter().any(|known| known.name() == kind) {
+        let Some(known) = CredentialKind::ALL.into_iter().find(|known| known.name() == kind) else {
             let kinds: Vec<_> = CredentialKind::ALL.iter().map(|kind| kind.name()).collect();
             return Err(format!("the kind is one of {}", kinds.join(", ")));
-        }
+        };
         if members.contains_key("kind") {
             return Err("`kind` is not among the settings".into());
         }
+        check_members(known, &members)?;
         let mut all = members;
         all.insert("kind".into(), kind.into());
         let settings: Settings = serde_json::from_value(all.into()).map_err(|error| error.to_string())?;
-        settings.check().map(|()| settings)
+        settings.check().map_err(|why| format!("the kind `{kind}`: {why}"))?;
+        Ok(settings)
     }
 
     /// Reads the JSON that [`Self::to_text`] has written.

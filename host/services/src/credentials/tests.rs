@@ -154,12 +154,16 @@ fn settings_are_checked_and_their_errors_name_the_member() {
     let wrong = [
         ("cookie", "{}", "the kind is one of"),
         ("bearer", r#"{ "kind": "basic" }"#, "`kind` is not"),
-        ("bearer", r#"{ "token": "hunter2-hunter2" }"#, "unknown field `token`"),
-        ("apiKey", r#"{ "in": "header" }"#, "key"),
+        ("bearer", r#"{ "token": "hunter2-hunter2" }"#, "the kind `bearer` has no setting `token`"),
+        ("apiKey", r#"{ "in": "header" }"#, "the kind `apiKey` needs the setting `key`"),
         ("apiKey", r#"{ "in": "header", "key": "host" }"#, "`key`"),
         ("apiKey", r#"{ "in": "header", "key": "x\r\ny" }"#, "`key`"),
         ("apiKey", r#"{ "in": "header", "key": "x", "prefix": "a\r\nb" }"#, "`prefix`"),
-        ("apiKey", r#"{ "in": "cookie", "key": "x" }"#, "cookie"),
+        (
+            "apiKey",
+            r#"{ "in": "cookie", "key": "x" }"#,
+            "`in` of the kind `apiKey` must be one of `header`, `query`, `body`",
+        ),
         ("apiKey", r#"{ "in": "query", "key": "" }"#, "`key`"),
         ("hmac", r#"{ "header": "x", "message": "{secret}" }"#, "unknown `{`"),
         ("hmac", r#"{ "header": "x", "message": "{body}", "value": "v1" }"#, "`value`"),
@@ -167,7 +171,11 @@ fn settings_are_checked_and_their_errors_name_the_member() {
         ("hmac", r#"{ "header": "x", "message": "{body}.{body}" }"#, "`{body}` more than once"),
         ("hmac", r#"{ "header": "x", "message": "{bodySha256}{body}{bodySha256}" }"#, "`{bodySha256}` more than once"),
         ("sigv4", r#"{ "accessKeyId": "a/b", "region": "r", "service": "s" }"#, "`accessKeyId`"),
-        ("oauth2", r#"{ "grant": "password", "tokenUrl": "https://a.example/t", "clientId": "c" }"#, "password"),
+        (
+            "oauth2",
+            r#"{ "grant": "password", "tokenUrl": "https://a.example/t", "clientId": "c" }"#,
+            "`grant` of the kind `oauth2` must be one of",
+        ),
         (
             "oauth2",
             r#"{ "grant": "client_credentials", "tokenUrl": "https://u:p@a.example/t", "clientId": "c" }"#,
