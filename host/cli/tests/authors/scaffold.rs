@@ -1,6 +1,6 @@
 //! Tests `flowcell node new` and the project that it creates.
 
-use std::{fs, os::unix::fs::PermissionsExt};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 use serde_json::{Value, json};
 
@@ -29,6 +29,43 @@ fn a_new_project_is_built_tested_and_run_in_every_language() {
         let asked = ["node", "run", "shop.approve", "-i", "text=x", "--answer", "yes", "--packs", "shop/dist"];
         let ran = done(flowcell(folder.path()).args(asked));
         assert_eq!(serde_json::from_str::<Value>(&ran).unwrap(), json!({ "approved": true }), "{language:?}");
+    }
+}
+
+/// Runs the step of a project's CI file that installs the program. Returns whether it succeeds, and what it writes.
+fn install_step(project: &Path, binary: &str, digest: &str) -> (bool, String) {
+    let file = fs::read_to_string(project.join(".github/workflows/ci.yml")).unwrap();
+    let (_, step) = file.split_once("        run: |\n").unwrap();
+    let (script, _) = step.split_once("      - ").unwrap();
+    let mut command = Command::new("bash");
+    command.args(["-e", "-o", "pipefail", "-c", script]).current_dir(project).env("HOME", project);
+    command.env("GITHUB_PATH", project.join("github-path")).env("REPOSITORY", "");
+    let output = command.env("BINARY_URL", binary).env("BINARY_SHA256", digest).output().unwrap();
+    (output.status.success(), kit::stdout(&output) + &kit::stderr(&output))
+}
+
+#[test]
+fn the_ci_file_takes_a_built_program_only_with_its_digest() {
+    const DIGEST: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("program"), "abc").unwrap();
+    let binary = format!("file://{}", folder.path().join("program").display());
+    for language in Language::ALL {
+        done(flowcell(folder.path()).args(["node", "new", language.name(), "--lang", language.name()]));
+        let project = folder.path().join(language.name());
+        let installed = project.join(".cargo/bin/flowcell");
+        for (binary, digest, expected) in [
+            ("", "", "Flowcell has no release yet. Set the variable FLOWCELL_REPOSITORY"),
+            (&*binary, "", "set FLOWCELL_BINARY_SHA256, too"),
+            (&*binary, &*DIGEST.replace('b', "c"), "FAILED"),
+        ] {
+            let (is_good, told) = install_step(&project, binary, digest);
+            assert!(!is_good && told.contains(expected) && !installed.exists(), "{language:?}: {told}");
+        }
+        let (is_good, told) = install_step(&project, &binary, DIGEST);
+        assert!(is_good, "{language:?}: {told}");
+        assert_eq!(fs::read_to_string(&installed).unwrap(), "abc");
+        assert_eq!(fs::metadata(installed).unwrap().permissions().mode() & 0o111, 0o111);
     }
 }
 
