@@ -96,6 +96,7 @@ use tokio::time::{Instant, timeout_at};
 
 pub use self::limits::Limits;
 use self::{
+    limits::BodyLimit,
     reply::AnswerReader,
     request::{Content, Request},
     streams::{Opening, Place, Reading, Streams, Times},
@@ -338,7 +339,7 @@ impl HttpCapability {
                 let mime = HeaderValue::from_str(&blob.mime).ok();
                 let size = self.files.size(tenant, &blob).await?;
                 if size > self.limits.file_body {
-                    return Err(request::too_large(self.limits.file_body));
+                    return Err(BodyLimit::File(self.limits.file_body).exceeded());
                 }
                 if may_have_parts && size > PIECE_BYTES as u64 {
                     let parts = large::sent(&self.files, tenant, &blob, size);
@@ -348,7 +349,7 @@ impl HttpCapability {
             }
         };
         match bytes.len() > self.limits.request_body {
-            true => Err(request::too_large(self.limits.request_body as u64)),
+            true => Err(BodyLimit::InMemory(self.limits.request_body as u64).exceeded()),
             false => Ok((bytes, None, mime)),
         }
     }

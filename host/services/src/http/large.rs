@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use flowcell_contract::{BlobRef, Failure, Json, PIECE_BYTES, Tenant};
 
+use super::limits::BodyLimit;
 use crate::{
     client::{Body, Parts},
     code,
@@ -53,7 +54,7 @@ impl Arriving<'_> {
             let Some(piece) = piece else { break };
             received += piece.len() as u64;
             if received > self.most {
-                return Err(too_large(self.most));
+                return Err(BodyLimit::Answer(self.most).exceeded());
             }
             waiting.extend_from_slice(&piece);
             if writer.is_none() && waiting.len() > self.in_memory {
@@ -80,8 +81,4 @@ impl Arriving<'_> {
         let details = Json::object([("received", Json::from(received))].into_iter().chain(announced));
         Failure { details: Some(details), ..Failure::retryable(code::STREAM_INTERRUPTED, message) }
     }
-}
-
-pub(super) fn too_large(limit: u64) -> Failure {
-    Failure::new(code::BODY_TOO_LARGE, format!("the body of the answer is larger than {limit} bytes"))
 }

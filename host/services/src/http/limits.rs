@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use flowcell_contract::Failure;
+
+use crate::code;
+
 /// The limits of one call. [The module's page](super) lists the defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -66,5 +70,61 @@ impl Default for Limits {
             default_timeout: Duration::from_secs(30),
             max_timeout: Duration::from_secs(600),
         }
+    }
+}
+
+/// A limit on the bytes of a body.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum BodyLimit {
+    /// A body that is sent from memory: a text, or a file that is signed.
+    InMemory(u64),
+    /// A file that is sent.
+    File(u64),
+    /// An answer that the host unpacks, or searches for secrets.
+    Searched(u64),
+    /// An answer that may become a file.
+    Answer(u64),
+    /// An answer that is read in chunks.
+    Stream(u64),
+}
+
+impl BodyLimit {
+    /// Returns the limit in bytes.
+    pub(super) fn bytes(self) -> u64 {
+        match self {
+            BodyLimit::InMemory(bytes)
+            | BodyLimit::File(bytes)
+            | BodyLimit::Searched(bytes)
+            | BodyLimit::Answer(bytes)
+            | BodyLimit::Stream(bytes) => bytes,
+        }
+    }
+
+    /// Returns the failure for a larger body. It names the limit, and the option of the operator that raises it.
+    pub(super) fn exceeded(self) -> Failure {
+        let (body, of, advice) = match self {
+            BodyLimit::InMemory(_) => ("request", "a body that the host has in memory", "send less, or a file value"),
+            BodyLimit::File(_) => ("request", "a file", "the operator raises it with `--max-http-file MIB`"),
+            BodyLimit::Searched(_) => (
+                "answer",
+                "an answer that is packed, or that is searched for secrets, which no option raises",
+                "ask for less",
+            ),
+            BodyLimit::Answer(_) => {
+                ("answer", "an answer", "ask for less, or the operator raises it with `--max-http-file MIB`")
+            }
+            BodyLimit::Stream(_) => (
+                "answer",
+                "an answer in chunks, which no option raises",
+                "ask for less, or get the answer as a file, whose limit `--max-http-file MIB` raises",
+            ),
+        };
+        let bytes = self.bytes();
+        let shown = match bytes % (1 << 20) {
+            0 if bytes > 0 => format!("{bytes} bytes ({} MiB)", bytes >> 20),
+            _ => format!("{bytes} bytes"),
+        };
+        let message = format!("the body of the {body} is larger than {shown}, the limit of {of}: {advice}");
+        Failure::new(code::BODY_TOO_LARGE, message)
     }
 }

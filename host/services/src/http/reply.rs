@@ -14,7 +14,8 @@ use hyper::{
 
 use super::{
     Limits,
-    large::{Arrived, Arriving, too_large},
+    large::{Arrived, Arriving},
+    limits::BodyLimit,
 };
 use crate::{
     client::{Answer, Body, encodings},
@@ -54,7 +55,7 @@ impl AnswerReader<'_> {
         let packed = self.unpack && matches!(encodings.as_str(), "gzip" | "x-gzip");
         let announced = announced(&headers);
         if self.has_body && self.redaction.is_empty() && (encodings.is_empty() || !self.unpack) {
-            self.check_length(announced, self.limits.file_body)?;
+            self.check_length(announced, BodyLimit::Answer(self.limits.file_body))?;
             let (files, tenant, most) = (self.files, self.tenant, self.limits.file_body);
             let arriving = Arriving { files, tenant, in_memory: self.limits.text, most, announced };
             let body = match arriving.read(body).await? {
@@ -63,7 +64,7 @@ impl AnswerReader<'_> {
             };
             return Ok(self.reply_of(status, &headers, body));
         }
-        self.check_length(announced, self.limits.answer_body as u64)?;
+        self.check_length(announced, BodyLimit::Searched(self.limits.answer_body as u64))?;
         let bytes = self.read(body, packed).await?;
         if self.unpack && !packed && !encodings.is_empty() && !bytes.is_empty() {
             return Err(unrequested(&self.redaction.text(&encodings), "at most `gzip`"));
@@ -85,7 +86,7 @@ impl AnswerReader<'_> {
         if self.unpack && !encodings.is_empty() {
             return Err(unrequested(&self.redaction.text(&encodings), "no encoding"));
         }
-        self.check_length(announced(&headers), self.limits.stream_bytes)?;
+        self.check_length(announced(&headers), BodyLimit::Stream(self.limits.stream_bytes))?;
         self.redaction.headers(&mut headers);
         let status = Json::from(u64::from(status.as_u16()));
         Ok((vec![("status", status), ("headers", self.reply_headers(&headers))], body))
@@ -114,9 +115,9 @@ impl AnswerReader<'_> {
     }
 
     /// Refuses a body whose announced length is too large, before reading it.
-    fn check_length(&self, announced: Option<u64>, limit: u64) -> Result<(), Failure> {
-        match self.has_body && announced.is_some_and(|length| length > limit) {
-            true => Err(too_large(limit)),
+    fn check_length(&self, announced: Option<u64>, limit: BodyLimit) -> Result<(), Failure> {
+        match self.has_body && announced.is_some_and(|length| length > limit.bytes()) {
+            true => Err(limit.exceeded()),
             false => Ok(()),
         }
     }
@@ -127,7 +128,7 @@ impl AnswerReader<'_> {
         while let Some(piece) = body.next().await? {
             received += piece.len();
             if received > self.limits.answer_body {
-                return Err(too_large(self.limits.answer_body as u64));
+                return Err(BodyLimit::Searched(self.limits.answer_body as u64).exceeded());
             }
             sink.write(&piece)?;
         }
@@ -233,7 +234,7 @@ impl Sink {
     fn refused(&mut self, error: &io::Error) -> Failure {
         let capped = self.capped_mut();
         match capped.full {
-            true => too_large(capped.limit as u64),
+            true => BodyLimit::Searched(capped.limit as u64).exceeded(),
             false => Failure::new(code::PROTOCOL, format!("the body of the answer is not gzip: {error}")),
         }
     }

@@ -8,8 +8,8 @@ use hyper::{
     header::{HeaderMap, HeaderName, HeaderValue},
 };
 
-use super::{Limits, streams::Times};
-use crate::{client::is_transfer_header, code};
+use super::{Limits, limits::BodyLimit, streams::Times};
+use crate::client::is_transfer_header;
 
 /// The longest method, in bytes.
 const MAX_METHOD: usize = 20;
@@ -68,11 +68,6 @@ impl Request {
 /// Returns true if a request of this method may change something.
 pub(super) fn may_change(method: &Method) -> bool {
     !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
-}
-
-/// Returns the failure for a body larger than `limit` bytes.
-pub(super) fn too_large(limit: u64) -> Failure {
-    Failure::new(code::BODY_TOO_LARGE, format!("the body of the request is larger than {limit} bytes"))
 }
 
 fn wrong(message: String) -> Failure {
@@ -155,11 +150,11 @@ fn content(member: Option<&Json>, limits: &Limits) -> Result<Content, Failure> {
     };
     // A file states its size, but its content is measured again when it is loaded.
     let (size, most) = match &content {
-        Content::Text(text) => (text.len() as u64, limits.request_body as u64),
-        Content::File(blob) => (blob.size, limits.file_body),
-        Content::None => (0, 0),
+        Content::Text(text) => (text.len() as u64, BodyLimit::InMemory(limits.request_body as u64)),
+        Content::File(blob) => (blob.size, BodyLimit::File(limits.file_body)),
+        Content::None => return Ok(content),
     };
-    if size > most { Err(too_large(most)) } else { Ok(content) }
+    if size > most.bytes() { Err(most.exceeded()) } else { Ok(content) }
 }
 
 fn times(args: &Json, limits: &Limits) -> Result<Times, Failure> {

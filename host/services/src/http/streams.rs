@@ -31,7 +31,7 @@ use tokio::{
     time::{Instant, sleep_until, timeout_at},
 };
 
-use super::{Limits, large::too_large};
+use super::{Limits, limits::BodyLimit};
 use crate::{
     client::Body,
     code,
@@ -368,7 +368,7 @@ impl Reader {
             Ok(Some(piece)) => {
                 self.received += piece.len() as u64;
                 if self.received > self.limits.stream_bytes {
-                    return Err(too_large(self.limits.stream_bytes));
+                    return Err(BodyLimit::Stream(self.limits.stream_bytes).exceeded());
                 }
                 match &mut self.secrets {
                     None => self.ready.extend_from_slice(&piece),

@@ -38,7 +38,11 @@ async fn the_operator_grants_larger_bodies() {
     let sent = answer("200 OK", &[], &body);
     let server = Server::start(move |_| Reaction::Send(sent.clone())).await;
     let kit = Kit::local(&server.url(""));
-    assert_eq!(kit.get(&server.url("/")).await.unwrap_err().code, "http_body_too_large");
+    let failure = kit.get(&server.url("/")).await.unwrap_err();
+    assert!(failure.code == "http_body_too_large", "{failure}");
+    let expected = "the body of the answer is larger than 33554432 bytes (32 MiB), the limit of an answer: ask for less, or \
+                    the operator raises it with `--max-http-file MIB`";
+    assert_eq!(failure.message, expected);
     // The store of this test has files of 32 MiB at most, and says so.
     let failure = kit.with_limits(granted()).get(&server.url("/")).await.unwrap_err();
     assert_eq!((failure.code.as_str(), failure.retryable), ("file_too_large", false), "{failure}");

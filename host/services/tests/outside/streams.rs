@@ -157,12 +157,20 @@ async fn an_endless_answer_ends_at_its_limit_and_is_not_read_ahead() {
             break failure;
         }
     };
-    assert!(failure.code == "http_body_too_large" && failure.message.contains("67108864 bytes"), "{failure}");
+    assert!(
+        failure.code == "http_body_too_large"
+            && failure.message.contains("67108864 bytes (64 MiB), the limit of an answer in chunks"),
+        "{failure}"
+    );
     assert_eq!(stream.failure().await.code, "stream_interrupted");
     // An answer that announces too much is not begun.
     let server = sending(b"HTTP/1.1 200 OK\r\ncontent-length: 67108865\r\n\r\n".to_vec()).await;
     let failure = open(&Kit::local(&server.url("")), &server.url("/")).await.err().unwrap();
-    assert!(failure.code == "http_body_too_large" && failure.message.contains("67108864 bytes"), "{failure}");
+    assert!(
+        failure.code == "http_body_too_large"
+            && failure.message.contains("67108864 bytes (64 MiB), the limit of an answer in chunks"),
+        "{failure}"
+    );
 }
 
 #[tokio::test]
