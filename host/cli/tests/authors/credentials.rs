@@ -120,6 +120,24 @@ fn a_pack_declares_a_credential_that_its_cases_fake_and_its_flow_grants() {
     assert_eq!(server.seen()[0].header("authorization"), Some(&*format!("Bearer {CANARY}")));
     assert!(stdout(&output).contains("Bearer [key]"), "{}", stdout(&output));
 
+    // One node alone gets the credentials of the store that an option names, and of no other one.
+    let alone = |store: &[&str]| {
+        let (http, url) = (format!(r#"http=["{}"]"#, server.origin()), format!("url={}/v1", server.origin()));
+        let options = ["--packs", "dist", "--allow-private", &allowed, "--grant", &http, "-i", &url];
+        let grant = ["--grant", r#"credentials={"slack":"team"}"#];
+        output_of(&project, &[&["node", "run", "chat.post"][..], &options, &grant, store].concat())
+    };
+    let output = alone(&[]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("`--state DIR` or `--store URL` selects the store"), "{}", stderr(&output));
+    assert_eq!(server.seen().len(), 1);
+    let output = alone(&["--state", ".flowcell"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(server.seen()[1].header("authorization"), Some(&*format!("Bearer {CANARY}")));
+    let output = alone(&["--state", "nowhere"]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(!project.join("nowhere").exists());
+
     // The credential may go to both servers, but the manifest names one. Placeholders are plain text.
     let origins = ["--kind", "bearer", "--for", &away.origin()];
     set(&origins, &server.origin());
