@@ -47,8 +47,8 @@ pub(crate) struct DevArgs {
 pub(super) fn execute(args: &DevArgs, terminal: Terminal) -> Result<Exit, CliError> {
     // Watch before reading any file, so that no change is missed.
     let beside = args.flow.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let changes =
-        Changes::watch([beside].into_iter().chain(args.node.iter().chain(&args.packs).map(PathBuf::as_path)))?;
+    let folders = [beside].into_iter().chain(args.node.iter().chain(&args.packs).map(PathBuf::as_path));
+    let changes = Changes::watch(folders, Some(&args.flow), &[])?;
     let store = DevStore::empty(&args.flow)?;
     let mut number = 0;
     loop {

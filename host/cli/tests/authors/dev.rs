@@ -104,6 +104,22 @@ impl Drop for Dev {
 }
 
 #[test]
+fn only_inputs_begin_a_run_and_the_file_is_named_that_exists_afterwards() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("order.yaml"), FAILS).unwrap();
+    let dev = Dev::start(folder, "order.yaml");
+    dev.read_to("--run dev-1 --task 'pay'`");
+    fs::write(folder.join("out.log"), "a log").unwrap();
+    // As `sed -i` does.
+    fs::write(folder.join("sedhqYYSp"), FAILS.replace("sum: 7", "sum: 8")).unwrap();
+    fs::rename(folder.join("sedhqYYSp"), folder.join("order.yaml")).unwrap();
+    let said = dev.read_to("--run dev-2 --task 'pay'`");
+    assert_eq!(said.matches(" has changed").count(), 1, "{said}");
+    assert!(said.contains("order.yaml has changed") && said.contains("no money for 9"), "{said}");
+}
+
+#[test]
 fn a_failing_flow_shows_its_tasks_its_cases_and_the_input_that_failed() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

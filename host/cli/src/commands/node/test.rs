@@ -49,7 +49,8 @@ pub(super) fn execute(args: &NodeTestArgs, terminal: Terminal) -> Result<Exit, C
         return test(args, terminal);
     }
     // Watch before reading any file, so that no change is missed.
-    let changes = Changes::watch([args.build.folder()])?;
+    let outputs: Vec<_> = args.junit.as_deref().into_iter().collect();
+    let changes = Changes::watch([args.build.folder()], None, &outputs)?;
     loop {
         test(args, terminal).map(drop).unwrap_or_else(|problem| problem.print(terminal));
         if let Next::Changed(path) = changes.wait(None)? {
