@@ -155,6 +155,37 @@ fn errors_of_new_and_build_name_a_solution() {
 }
 
 #[test]
+fn the_hint_of_a_new_project_in_javascript_installs_its_tools_first() {
+    let folder = tempfile::tempdir().unwrap();
+    for (language, is_expected) in [("js", true), ("ts", true), ("python", false)] {
+        let made = flowcell(folder.path()).args(["node", "new", language, "--lang", language]).output().unwrap();
+        let told = kit::stderr(&made);
+        assert_eq!(told.contains("`npm install`"), is_expected, "{told}");
+        assert!(told.contains(&format!("`flowcell node test {language}`")), "{told}");
+    }
+}
+
+#[test]
+fn the_rust_target_is_named_only_if_the_compiler_lacks_it() {
+    let (_folder, coffee) = project("coffee", Language::Rust);
+    fs::write(coffee.join("src/lib.rs"), "fn one() -> u8 { \"two\" }\n").unwrap();
+    let refused = flowcell(&coffee).args(["node", "build"]).output().unwrap();
+    let told = kit::stderr(&refused);
+    assert!(told.contains("mismatched types") && !told.contains("rustup target add"), "{told}");
+    let lacking = tempfile::tempdir().unwrap();
+    let compiler = lacking.path().join("rustc");
+    fs::write(
+        &compiler,
+        "#!/bin/sh\nif [ \"$1 $2\" = '--print target-libdir' ]; then echo /nowhere; else exit 1; fi\n",
+    )
+    .unwrap();
+    fs::set_permissions(&compiler, fs::Permissions::from_mode(0o755)).unwrap();
+    let refused = flowcell(&coffee).env("RUSTC", compiler).args(["node", "build"]).output().unwrap();
+    let told = kit::stderr(&refused);
+    assert!(told.contains("the target is missing: run `rustup target add wasm32-wasip2`"), "{told}");
+}
+
+#[test]
 fn a_build_names_the_signal_that_ended_its_tool() {
     let folder = tempfile::tempdir().unwrap();
     done(flowcell(folder.path()).args(["node", "new", "shop", "--lang", "c"]));

@@ -6,8 +6,9 @@ mod staged;
 mod tool;
 
 use std::{
-    fs, io,
+    env, fs, io,
     path::{Path, PathBuf},
+    process::{Command, Stdio},
     time::Instant,
 };
 
@@ -181,8 +182,9 @@ impl BuildArgs {
 fn rust(project: &Project) -> Result<Vec<u8>, CliError> {
     let mut command = CARGO.command(&project.folder)?;
     command.args(["build", "--release", "--target", RUST_TARGET, "--message-format", "json-render-diagnostics"]);
-    let advice = format!("if the target is missing, run `rustup target add {RUST_TARGET}`");
-    let said = CARGO.output_of(command, Some(&advice))?;
+    let said = CARGO.output_of(command, || {
+        lacks_target(&project.folder).then(|| format!("the target is missing: run `rustup target add {RUST_TARGET}`"))
+    })?;
     let manifest = project.folder.join(Builder::Cargo.build_file());
     let messages = said.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     let made =
@@ -195,6 +197,16 @@ fn rust(project: &Project) -> Result<Vec<u8>, CliError> {
             .hint("add `[lib] crate-type = [\"cdylib\"]` to Cargo.toml")
     })?;
     read(&component)
+}
+
+/// Returns whether the compiler of a project has no library for [`RUST_TARGET`]. If it does not say, assumes that it has.
+fn lacks_target(project: &Path) -> bool {
+    let program = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let mut command = Command::new(program);
+    command.args(["--print", "target-libdir", "--target", RUST_TARGET]).current_dir(project);
+    let Ok(output) = command.stdin(Stdio::null()).output() else { return false };
+    let folder = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    output.status.success() && !folder.is_empty() && !Path::new(&folder).exists()
 }
 
 /// Runs the project's own script with the path of the component file as its argument.

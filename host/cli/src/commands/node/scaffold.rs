@@ -83,8 +83,12 @@ pub(super) fn execute(args: &NewArgs, terminal: Terminal) -> Result<Exit, CliErr
     let made = make(&folder, &args.name, args.lang);
     made.map_err(|error| CliError::wrong(format!("cannot write the project into {shown}")).because(&error))?;
     put_line(&shown.to_string())?;
-    terminal
-        .say(&terminal.paint().faint(&format!("`flowcell node test {shown}` builds the project and runs its cases")));
+    let test = format!("`flowcell node test {shown}` builds the project and runs its cases");
+    let hint = match args.lang {
+        Language::Js | Language::Ts => format!("`npm install` in {shown} gets the tools; then {test}"),
+        _ => test,
+    };
+    terminal.say(&terminal.paint().faint(&hint));
     Ok(Exit::Good)
 }
 

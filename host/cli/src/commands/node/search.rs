@@ -105,6 +105,10 @@ fn as_json(found: &[Found<'_>]) -> Value {
 
 fn as_text(found: &[Found<'_>], index: &CheckedIndex, place: &str) -> String {
     let by = index.signer.as_ref().map_or_else(|| "not signed".to_owned(), |by| format!("signed by {by}"));
+    if found.is_empty() {
+        let (all, by) = (index.packs().len(), inert(&by));
+        return format!("no pack in the index has all of these words; the index has {all} versions and is {by}\n");
+    }
     let mut text = format!("{} of {} versions in the index, {}\n", found.len(), index.packs().len(), inert(&by));
     for Found { pack, versions, signer } in found.iter().take(MAX_SHOWN) {
         // Writing to a string does not fail.

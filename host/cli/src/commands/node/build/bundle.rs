@@ -123,7 +123,7 @@ pub(super) fn bundle(project: &Project, main: &str, root: &Path, out: &Path) -> 
     command.arg(format!("--outfile={}", file.display()));
     // An SDK outside of the project finds its packages in the project, too.
     command.env("NODE_PATH", project.folder.join("node_modules"));
-    ESBUILD.output_of(command, None)?;
+    ESBUILD.output_of(command, || None)?;
     let failed = |error: &dyn std::error::Error| CliError::internal("cannot read the bundle").cause(&error.to_string());
     let map = fs::read_to_string(out.join(format!("{FILE}.map"))).map_err(|error| failed(&error))?;
     let code = fs::read_to_string(&file).map_err(|error| failed(&error))?;

@@ -50,13 +50,17 @@ impl Tool {
         Err(self.failed(output.status).note(String::from_utf8_lossy(&said).trim()))
     }
 
-    /// Runs a command whose standard error goes to the terminal. Returns its standard output. `advice` is the hint for a
-    /// command that ends by itself and fails.
-    pub(super) fn output_of(&self, mut command: Command, advice: Option<&str>) -> Result<String, CliError> {
+    /// Runs a command whose standard error goes to the terminal. Returns its standard output. `advice` returns the
+    /// hint for a command that ends by itself and fails, if there is one.
+    pub(super) fn output_of(
+        &self,
+        mut command: Command,
+        advice: impl FnOnce() -> Option<String>,
+    ) -> Result<String, CliError> {
         let output = command.stderr(Stdio::inherit()).output().map_err(|error| self.start_error(&error))?;
         if !output.status.success() {
             let failed = self.failed(output.status);
-            return Err(match advice.filter(|_| output.status.code().is_some()) {
+            return Err(match output.status.code().and_then(|_| advice()) {
                 Some(advice) => failed.hint(advice),
                 None => failed,
             });
