@@ -9,6 +9,8 @@ use crate::{
     limits::MAX_KEY_BYTES,
 };
 
+/// Records a log line or a metric. What an attempt has noted before a recorded step is in the journal already, because the
+/// journal keeps the order of both. So a repeated attempt does not note it a second time.
 pub(super) async fn note(calls: &AttemptCalls, call: &Call) -> Result<Value, Failure> {
     let args = call.args.json();
     let note = match BuiltIn::named(&call.interface) {
@@ -18,6 +20,9 @@ pub(super) async fn note(calls: &AttemptCalls, call: &Call) -> Result<Value, Fai
             Note::Metric { name: text(args, "name")?, value: member("value"), tags: member("tags") }
         }
     };
+    if calls.progress.lock().is_repeating() {
+        return Ok(Value::null());
+    }
     calls.send_input(Input::Note { task: calls.attempting.task, note }).await;
     Ok(Value::null())
 }

@@ -104,6 +104,11 @@ impl Progress {
         progress
     }
 
+    /// Returns whether the attempt repeats steps that are recorded.
+    pub(super) fn is_repeating(&self) -> bool {
+        !self.steps.is_empty()
+    }
+
     /// Removes the next recorded step, and returns its observation. `None`: no recorded step is left. An error: the
     /// step is no observation, but the beginning of a call.
     pub(super) fn next_recorded(&mut self) -> Option<Result<Observed, &'static str>> {
@@ -246,6 +251,17 @@ mod tests {
             Submitted::New { ordinal, .. } => ordinal,
             _ => panic!("a first call is new"),
         }
+    }
+
+    #[test]
+    fn an_attempt_repeats_until_no_recorded_step_is_left() {
+        let mut progress = Progress::new(0, Vec::new(), None, None);
+        assert!(!progress.is_repeating(), "a first attempt");
+        let digest = CallDigest::of("state", "get", &Json::from("a key"));
+        progress.steps.push_back(LogStep::Observed(Observed::Answered(digest, Ok(Value::null()))));
+        assert!(progress.is_repeating());
+        assert!(progress.next_recorded().is_some());
+        assert!(!progress.is_repeating(), "it goes on where it was interrupted");
     }
 
     /// An attempt with an agent run that accepts messages waits for a model's reply. While the call is in progress, and
