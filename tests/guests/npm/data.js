@@ -1,6 +1,7 @@
 // Packages as authors would use them. Each function returns what `cases/data.yaml` expects.
 import { pack } from "flowcell-sdk";
 import Ajv from "ajv";
+import { parse as streamCsv } from "csv-parse";
 import { parse as parseCsv } from "csv-parse/sync";
 import jmespath from "jmespath";
 import jsonata from "jsonata";
@@ -19,6 +20,14 @@ const uses = {
     return [check({ n: 1 }), check({ n: "x" }), check.errors[0].message];
   },
   "csv-parse": () => parseCsv('name,n\n"Ada, L.",1\nBob,2\n', { columns: true }),
+  async "csv-parse as a stream"() {
+    const rows = [];
+    const parser = streamCsv({ columns: true });
+    ["name,n\nAd", "a,1\nBob,2\n"].forEach((part) => parser.write(part));
+    parser.end();
+    for await (const row of parser) rows.push(row);
+    return rows;
+  },
   jmespath: () => jmespath.search({ people: [{ n: "Ada", a: 36 }, { n: "Bob", a: 20 }] }, "people[?a > `30`].n"),
   jsonata: () => jsonata("$sum(items.(price * n))").evaluate({ items: [{ price: 2, n: 3 }, { price: 5, n: 1 }] }),
   lodash: () => [lodash.groupBy([1.2, 1.8, 2.1], Math.floor), lodash.template("Hi <%= name %>")({ name: "Ada" })],

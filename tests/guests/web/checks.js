@@ -4,6 +4,7 @@ import assert from "node:assert";
 import { EventEmitter } from "node:events";
 import path from "node:path";
 import querystring from "node:querystring";
+import { Readable, Transform, pipeline } from "node:stream";
 import { StringDecoder } from "node:string_decoder";
 import { Buffer as NodeBuffer } from "node:buffer";
 import util from "node:util";
@@ -36,7 +37,65 @@ function attempt(body) {
 const listed = (items) => Array.fromAsync?.(items) ?? Promise.all(items);
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
+// Code names globals in these ways, also under local names.
+const locals = {
+  constant() {
+    const crypto = globalThis.crypto;
+    // Node.js has no `self`.
+    const fetch = (globalThis.self ?? globalThis).fetch;
+    return [typeof crypto.subtle, typeof fetch];
+  },
+  parameter: ({ fetch = globalThis.fetch } = {}) => typeof fetch,
+  fallback() {
+    const URL = globalThis.URL ?? null;
+    const Blob = globalThis.Blob || URL;
+    return [new URL("https://a.example/b").pathname, typeof Blob];
+  },
+  variable() {
+    var Headers = globalThis.Headers;
+    var structuredClone = global.structuredClone;
+    return [typeof Headers, structuredClone([1])];
+  },
+  taken_apart() {
+    const { crypto, Request: Asked = null, ...rest } = globalThis;
+    return [typeof crypto, typeof Asked, typeof rest];
+  },
+  key: () => [typeof globalThis["FormData"], "fetch" in globalThis, "nonsense" in globalThis, Object.hasOwn(globalThis, "URL")],
+  guard() {
+    const root = typeof globalThis !== "undefined" ? globalThis : Function("return this")();
+    return [typeof window, typeof root.Buffer, typeof File === "function" && root.File === File, globalThis.URL === URL];
+  },
+  assigned() {
+    const own = globalThis.Response;
+    globalThis.Response = class Response { ok = "own"; };
+    try {
+      return [new Response().ok, globalThis.Response === Response, typeof new own().text];
+    } finally {
+      globalThis.Response = own;
+    }
+  },
+  deleted() {
+    const own = globalThis.URLSearchParams;
+    delete globalThis.URLSearchParams;
+    const kind = typeof URLSearchParams;
+    globalThis.URLSearchParams = own;
+    return [kind, typeof URLSearchParams];
+  },
+};
+
 export const checks = {
+  globals_under_local_names: () => Object.entries(locals).map(([name, use]) => [name, use()]),
+
+  async streams_of_node() {
+    const upper = new Transform({ transform: (chunk, _, done) => done(null, String(chunk).toUpperCase()) });
+    const seen = [];
+    for await (const chunk of Readable.from(["a", "b"]).pipe(upper)) seen.push(String(chunk));
+    await new Promise((resolve, reject) => {
+      pipeline(Readable.from(["c"]), async (chunks) => { for await (const chunk of chunks) seen.push(chunk); }, (error) => (error ? reject(error) : resolve()));
+    });
+    return seen;
+  },
+
   async async_functions() {
     const value = await (async () => 1)();
     const caught = await (async () => { throw new Error("no"); })().catch((error) => error.message);

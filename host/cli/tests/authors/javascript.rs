@@ -74,7 +74,24 @@ fn packages_of_npm_are_used() {
         assert!(told.contains(&format!("{cases} cases, 0 failed")), "{told}");
         count += cases;
     }
-    assert_eq!(count, 30);
+    // csv-parse is used twice.
+    assert_eq!(count, 31);
+}
+
+#[test]
+fn errors_of_a_build_name_the_line_of_the_author() {
+    if !Language::Js.is_there("errors of a build") {
+        return;
+    }
+    let (_folder, project) = project("broken", Language::Js);
+    let code = fs::read_to_string(project.join("nodes.js")).unwrap();
+    let broken = format!("{code}\nfunction begin() {{\n  return undefined.name;\n}}\nbegin();\n");
+    fs::write(project.join("nodes.js"), &broken).unwrap();
+    let line = broken.lines().position(|line| line.contains("undefined.name")).unwrap() + 1;
+    let built = flowcell(&project).args(["node", "build"]).output().unwrap();
+    let told = kit::stderr(&built);
+    assert!(!built.status.success() && told.contains(&format!("at begin (nodes.js:{line})")), "{told}");
+    assert!(!told.contains("flowcell-bundle.js:"), "{told}");
 }
 
 /// The code of a node that waits for races, for several calls at once, and for a timer. Its later requests depend on the

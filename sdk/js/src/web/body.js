@@ -1,7 +1,7 @@
 // The body of a request or of an answer.
 import { readBytes } from "../file.js";
 import { Blob, FormData, joined, multipart } from "./blob.js";
-import { URLSearchParams } from "./globals/url.js";
+import { URLSearchParams } from "./url.js";
 import { Promise } from "./promise.js";
 import { TextDecoder, TextEncoder, bytesOf } from "./text.js";
 

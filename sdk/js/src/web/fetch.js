@@ -5,7 +5,7 @@ import { Failure } from "../failure.js";
 import { Body, content } from "./body.js";
 import { Headers } from "./headers.js";
 import { ended } from "./loop.js";
-import { URL } from "./globals/url.js";
+import { URL } from "./url.js";
 import { Promise } from "./promise.js";
 
 const MAX_REDIRECTS = 20;

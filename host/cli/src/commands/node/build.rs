@@ -135,21 +135,24 @@ impl BuildArgs {
         let main = package["main"].as_str().unwrap_or(JS_MAIN);
         let out = tempfile::tempdir()
             .map_err(|error| CliError::internal("cannot create a temporary folder").because(&error))?;
-        let (module, root_of_modules) = if bundle::is_wanted(&package) {
+        let bundle = if bundle::is_wanted(&package) {
             let folder = out.path().canonicalize().unwrap_or_else(|_| out.path().to_owned());
-            (bundle::bundle(project, main, &root, &folder)?, folder)
+            Some((bundle::bundle(project, main, &root, &folder)?, folder))
         } else {
-            (project.folder.join(main), root.clone())
+            None
+        };
+        let (module, root_of_modules) = match &bundle {
+            Some((bundle, folder)) => (bundle.file.clone(), folder),
+            None => (project.folder.join(main), &root),
         };
         let mut command = QUICKJS.command(&project.folder)?;
         // This host does not support async functions of the component model, so build with `--sync`.
-        command
-            .args(["--sync", "--opt-size", "--wit"])
-            .arg(root.join("wit"))
-            .arg("--module-root")
-            .arg(&root_of_modules);
+        command.args(["--sync", "--opt-size", "--wit"]).arg(root.join("wit")).arg("--module-root").arg(root_of_modules);
         command.arg("--js").arg(&module).arg("--output").arg(component.path());
-        QUICKJS.run(command)?;
+        QUICKJS.run_shown(command, |output| match &bundle {
+            Some((bundle, _)) => bundle.placed(output),
+            None => output.to_owned(),
+        })?;
         read(component.path())
     }
 

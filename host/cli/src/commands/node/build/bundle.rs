@@ -26,21 +26,15 @@ const FILE: &str = "flowcell-bundle.js";
 /// return after each `await` of its `finally`, and so skips the rest of it. Only a delegate may be told again.
 const RESUMES_RETURN: (&str, &str) = (r#"k === "return" ? k : "next""#, r#"k === "return" && v[1] ? k : "next""#);
 
-/// Globals that a bundle contains only if its code names them. `sdk/js/src/web/globals/named.js` exports them.
-const NAMED_GLOBALS: [&str; 13] = [
-    "Blob",
-    "Buffer",
-    "File",
-    "FormData",
-    "Headers",
-    "Request",
-    "Response",
-    "URL",
-    "URLSearchParams",
-    "crypto",
-    "fetch",
-    "process",
-    "structuredClone",
+/// Globals that a bundle has only if its code names them, and their files in `sdk/js/src/web/globals/named`.
+const NAMED_GLOBALS: [(&str, &[&str]); 7] = [
+    ("blob.js", &["Blob", "File", "FormData"]),
+    ("buffer.js", &["Buffer"]),
+    ("clone.js", &["structuredClone"]),
+    ("crypto.js", &["crypto"]),
+    ("fetch.js", &["Headers", "Request", "Response", "fetch"]),
+    ("process.js", &["process"]),
+    ("url.js", &["URL", "URLSearchParams"]),
 ];
 
 /// Modules of Node.js that work without an operating system.
@@ -96,21 +90,58 @@ pub(super) fn is_wanted(package: &Value) -> bool {
     ["dependencies", "devDependencies"].iter().any(|group| package[group]["esbuild"].is_string())
 }
 
-/// Bundles a project into a file in `out`. Returns the file. `root` is the folder of `--root`.
-pub(super) fn bundle(project: &Project, main: &str, root: &Path, out: &Path) -> Result<PathBuf, CliError> {
+/// A bundle: a module and its source map.
+pub(super) struct Bundle {
+    pub(super) file: PathBuf,
+    map: String,
+    /// The folders that names of sources are relative to.
+    within: [PathBuf; 2],
+}
+
+impl Bundle {
+    /// Returns the output of a program with the files and lines of the author in place of those of the bundle.
+    pub(super) fn placed(&self, output: &str) -> String {
+        let folder = self.file.parent().unwrap_or(Path::new(""));
+        let within = self.within.each_ref().map(PathBuf::as_path);
+        lines::placed(output, FILE, &self.map, folder, &within).unwrap_or_else(|_| output.to_owned())
+    }
+}
+
+/// Bundles a project into a file in `out`. `root` is the folder of `--root`.
+pub(super) fn bundle(project: &Project, main: &str, root: &Path, out: &Path) -> Result<Bundle, CliError> {
     let sdk = sdk(project, root)?;
     let file = out.join(FILE);
+    let failed = |error: &dyn std::error::Error| CliError::internal("cannot read the bundle").cause(&error.to_string());
+    let globals = sdk.join("src/web/globals");
+    let mut injected = vec![globals.join("always.js")];
+    esbuild(project, main, &sdk, &injected, &file)?;
+    let code = fs::read_to_string(&file).map_err(|error| failed(&error))?;
+    let named = NAMED_GLOBALS.iter().filter(|(_, names)| names.iter().any(|name| has_word(&code, name)));
+    injected.extend(named.map(|(file, _)| globals.join("named").join(file)));
+    if injected.len() > 1 {
+        esbuild(project, main, &sdk, &injected, &file)?;
+    }
+    let map = fs::read_to_string(out.join(format!("{FILE}.map"))).map_err(|error| failed(&error))?;
+    let code = fs::read_to_string(&file).map_err(|error| failed(&error))?;
+    let mut code = lines::without_paths(&code.replace(RESUMES_RETURN.0, RESUMES_RETURN.1));
+    let within = [project.folder.clone(), root.to_owned()];
+    let folders = within.each_ref().map(PathBuf::as_path);
+    code.push_str(&lines::statement(&map, out, &folders).map_err(|error| failed(&error))?);
+    fs::write(&file, code).map_err(|error| failed(&error))?;
+    Ok(Bundle { file, map, within })
+}
+
+/// Runs esbuild. It puts the modules `injected` before all others. They give the global object its members, so that code
+/// finds these under their names and in `globalThis`.
+fn esbuild(project: &Project, main: &str, sdk: &Path, injected: &[PathBuf], file: &Path) -> Result<(), CliError> {
     let mut command = ESBUILD.command(&project.folder)?;
     command.arg(main).args(["--bundle", "--format=esm", "--platform=browser", "--target=es2022"]);
     // The SDK's promises take the place of those of the engine, whose jobs nothing runs.
     command.args(["async-await", "async-generator", "for-await"].map(|feature| format!("--supported:{feature}=false")));
     command.args(["--external:flowcell:*", "--external:wasi:*"]);
     command.args(["--define:global=globalThis", "--define:process.env.NODE_ENV=\"production\""]);
+    command.args(injected.iter().map(|file| format!("--inject:{}", file.display())));
     let own = |file: &str| sdk.join("src/web/globals").join(file).display().to_string();
-    command.args(["always.js", "named.js"].map(|file| format!("--inject:{}", own(file))));
-    for global in ["globalThis", "self", "global"] {
-        command.args(NAMED_GLOBALS.map(|name| format!("--define:{global}.{name}={name}")));
-    }
     let there = NODE_MODULES.map(|name| (name, format!("@jspm/core/nodelibs/{name}")));
     let adapted = ADAPTED_MODULES.map(|(name, file)| (name, own(file)));
     let absent = ABSENT_MODULES.map(|name| (name, own("absent.cjs")));
@@ -124,13 +155,14 @@ pub(super) fn bundle(project: &Project, main: &str, root: &Path, out: &Path) -> 
     // An SDK outside of the project finds its packages in the project, too.
     command.env("NODE_PATH", project.folder.join("node_modules"));
     ESBUILD.output_of(command, || None)?;
-    let failed = |error: &dyn std::error::Error| CliError::internal("cannot read the bundle").cause(&error.to_string());
-    let map = fs::read_to_string(out.join(format!("{FILE}.map"))).map_err(|error| failed(&error))?;
-    let code = fs::read_to_string(&file).map_err(|error| failed(&error))?;
-    let mut code = lines::without_paths(&code.replace(RESUMES_RETURN.0, RESUMES_RETURN.1));
-    code.push_str(&lines::statement(&map, out, &[&project.folder, root]).map_err(|error| failed(&error))?);
-    fs::write(&file, code).map_err(|error| failed(&error))?;
-    Ok(file)
+    Ok(())
+}
+
+/// Returns whether a text has a word that is not a part of a longer name.
+fn has_word(text: &str, word: &str) -> bool {
+    let is_part = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == '$';
+    text.match_indices(word)
+        .any(|(at, _)| !text[..at].ends_with(is_part) && !text[at + word.len()..].starts_with(is_part))
 }
 
 /// Returns the folder of the SDK: the copy in the project, the installed package, or the one of this tree.
@@ -140,9 +172,24 @@ fn sdk(project: &Project, root: &Path) -> Result<PathBuf, CliError> {
         project.folder.join("node_modules/flowcell-sdk"),
         root.join("sdk/js"),
     ];
-    let found = folders.iter().find(|folder| folder.join("src/web/globals/always.js").is_file());
+    let found = folders.iter().find(|folder| folder.join("src/web/globals/named/fetch.js").is_file());
     found.and_then(|folder| folder.canonicalize().ok()).ok_or_else(|| {
         CliError::wrong("the project has no SDK that can be bundled")
             .hint("copy `vendor/flowcell-sdk` of a project that `flowcell node new NAME --lang js` creates")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_whole_names() {
+        for text in ["fetch", "globalThis.fetch", "x[\"fetch\"]", "{ fetch }", "refetch(fetch)", "fetch("] {
+            assert!(has_word(text, "fetch"), "{text}");
+        }
+        for text in ["", "refetch", "fetched", "_fetch", "fetch$", "$fetch", "fétch", "fetch2"] {
+            assert!(!has_word(text, "fetch"), "{text}");
+        }
+    }
 }

@@ -41,13 +41,18 @@ impl Tool {
     }
 
     /// Runs a command. If the command fails, the error contains its output.
-    pub(super) fn run(&self, mut command: Command) -> Result<(), CliError> {
+    pub(super) fn run(&self, command: Command) -> Result<(), CliError> {
+        self.run_shown(command, |output| output.to_owned())
+    }
+
+    /// Runs a command. If the command fails, the error contains what `shown` makes of its output.
+    pub(super) fn run_shown(&self, mut command: Command, shown: impl Fn(&str) -> String) -> Result<(), CliError> {
         let output = command.output().map_err(|error| self.start_error(&error))?;
         if output.status.success() {
             return Ok(());
         }
         let said = [output.stdout, output.stderr].concat();
-        Err(self.failed(output.status).note(String::from_utf8_lossy(&said).trim()))
+        Err(self.failed(output.status).note(shown(&String::from_utf8_lossy(&said)).trim()))
     }
 
     /// Runs a command whose standard error goes to the terminal. Returns its standard output. `advice` returns the

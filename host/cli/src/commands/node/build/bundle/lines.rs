@@ -24,6 +24,49 @@ pub(super) fn statement(map: &str, folder: &Path, within: &[&Path]) -> Result<St
     Ok(format!("globalThis[Symbol.for(\"flowcell.lines\")] = {lines};\n"))
 }
 
+/// Returns a text with the places of the author in place of those of the bundle `name`, such as `name:3:7`. A place that no
+/// source has stays as it is. The map is in `folder`; the names of sources are relative to one of the folders `within`.
+pub(super) fn placed(
+    text: &str,
+    name: &str,
+    map: &str,
+    folder: &Path,
+    within: &[&Path],
+) -> Result<String, serde_json::Error> {
+    let map: SourceMap = serde_json::from_str(map)?;
+    let places = places(&map.mappings);
+    let source = |index: i64| usize::try_from(index).ok().and_then(|index| map.sources.get(index));
+    let mut placed = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(name) {
+        let (before, after) = (&rest[..at], &rest[at + name.len()..]);
+        let digits = |text: &str| {
+            text.strip_prefix(':')
+                .map_or(0, |text| text.len() - text.trim_start_matches(|letter: char| letter.is_ascii_digit()).len())
+        };
+        let line = digits(after);
+        let number =
+            after.get(1..=line).and_then(|line| line.parse::<usize>().ok()).and_then(|line| line.checked_sub(1));
+        let place = number.and_then(|line| *places.get(line)?).and_then(|(index, line)| Some((source(index)?, line)));
+        let Some((source, author_line)) = place else {
+            placed.push_str(&rest[..at + name.len()]);
+            rest = after;
+            continue;
+        };
+        // The path of the bundle goes, too, and so does the column, which is one of the bundle.
+        let path = before.rfind(|letter: char| letter.is_whitespace() || letter == '(').map_or(0, |end| end + 1);
+        placed.push_str(&before[..path]);
+        placed.push_str(&format!("{}:{}", shown(&folder.join(source), within), author_line + 1));
+        rest = &after[1 + line..];
+        rest = match digits(rest) {
+            0 => rest,
+            column => &rest[1 + column..],
+        };
+    }
+    placed.push_str(rest);
+    Ok(placed)
+}
+
 /// Returns a bundle without the paths that lead out of the project: those of esbuild's comments, and of the keys of its
 /// modules. The lines stay as they are otherwise.
 pub(super) fn without_paths(code: &str) -> String {
@@ -159,6 +202,19 @@ mod tests {
         );
         assert!(plain.contains("let url = \"https://example.com/\"(1);\n"), "{plain}");
         assert_eq!(plain.lines().count(), code.lines().count());
+    }
+
+    #[test]
+    fn places_in_messages_are_those_of_the_author() {
+        // Line 1 has no source, line 2 is line 577 of the first source.
+        let map = r#"{ "sources": ["../home/ada/shop/nodes.js"], "mappings": ";AAgkBA" }"#;
+        let placed = |text| placed(text, "b.js", map, Path::new("/out"), &[Path::new("/home/ada/shop")]).unwrap();
+        assert_eq!(placed("at f (/out/b.js:2:31)\nat b.js:2\n"), "at f (nodes.js:577)\nat nodes.js:577\n");
+        for same in
+            ["", "no place", "at /out/b.js:1:3", "b.js", "b.js:", "b.js:x", "b.js:0:1", "b.js:9999999999999999999999"]
+        {
+            assert_eq!(placed(same), same);
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 // Copies of values.
 import { deserialize, serialize } from "@ungap/structured-clone";
+import { define } from "../define.js";
 
-export function structuredClone(value) {
+function structuredClone(value) {
   try {
     return deserialize(serialize(value));
   } catch (error) {
@@ -9,3 +10,5 @@ export function structuredClone(value) {
     throw new DOMException(error.message, "DataCloneError");
   }
 }
+
+define({ structuredClone });

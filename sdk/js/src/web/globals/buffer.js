@@ -1,2 +1,0 @@
-// `Buffer` of Node.js.
-export { Buffer } from "@jspm/core/nodelibs/buffer";

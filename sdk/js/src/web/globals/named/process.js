@@ -1,0 +1,5 @@
+// `process` of Node.js.
+import { process } from "../process.js";
+import { define } from "../define.js";
+
+define({ process });

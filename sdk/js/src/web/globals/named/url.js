@@ -1,0 +1,5 @@
+// URLs.
+import { URL, URLSearchParams } from "../../url.js";
+import { define } from "../define.js";
+
+define({ URL, URLSearchParams });
