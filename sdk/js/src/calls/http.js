@@ -47,5 +47,5 @@ function answer({ status, headers, body }) {
 }
 
 function parsed({ text, bytes, file }) {
-  return JSON.parse(text ?? (file === undefined ? decoded(bytes ?? []) : readText(file)));
+  return JSON.parse(text ?? (file === undefined ? decoded(bytes ?? new Uint8Array()) : readText(file)));
 }

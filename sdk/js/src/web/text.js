@@ -1,8 +1,11 @@
-// UTF-8, which QuickJS has no coders for.
+// UTF-8, which QuickJS has no coders for. Functions of the engine do the work, because they are much faster than loops.
+import { binaryBytes, binaryText } from "./base64.js";
 
 const REPLACEMENT = 0xfffd;
-// Bytes that are decoded together. They are arguments of a function, which need stack.
-const PART = 4096;
+// Bytes or characters that are coded together.
+const PART = 64 * 1024;
+// Characters of wrong texts that are joined together. They are arguments of a function, which need stack.
+const CODES = 4096;
 
 export class TextEncoder {
   get encoding() {
@@ -11,39 +14,44 @@ export class TextEncoder {
 
   encode(text = "") {
     const given = String(text);
-    const bytes = new Uint8Array(given.length * 3);
-    let at = 0;
-    for (const char of given) {
-      const code = char.codePointAt(0);
-      at = put(bytes, at, code >= 0xd800 && code <= 0xdfff ? REPLACEMENT : code);
+    if (given.length <= PART) return encoded(given);
+    const parts = [];
+    for (let at = 0; at < given.length; ) {
+      const part = wholePart(given, at, at + PART);
+      parts.push(encoded(part));
+      at += part.length;
     }
-    return bytes.slice(0, at);
+    const bytes = new Uint8Array(parts.reduce((size, part) => size + part.length, 0));
+    let at = 0;
+    for (const part of parts) {
+      bytes.set(part, at);
+      at += part.length;
+    }
+    return bytes;
   }
 
   encodeInto(text, target) {
-    let read = 0;
-    let written = 0;
-    for (const char of String(text)) {
-      const bytes = this.encode(char);
-      if (written + bytes.length > target.length) break;
-      target.set(bytes, written);
-      written += bytes.length;
-      read += char.length;
+    // A character has at least one byte.
+    const given = wholePart(String(text), 0, target.length);
+    const bytes = this.encode(given);
+    if (bytes.length <= target.length) {
+      target.set(bytes);
+      return { read: given.length, written: bytes.length };
     }
-    return { read, written };
+    const whole = bytes.subarray(0, wholeCharacters(bytes.subarray(0, target.length)));
+    target.set(whole);
+    return { read: new TextDecoder("utf-8", { ignoreBOM: true }).decode(whole).length, written: whole.length };
   }
 }
 
-// Writes a character at an index. Returns the index behind it.
-function put(bytes, at, code) {
-  if (code < 0x80) {
-    bytes[at] = code;
-    return at + 1;
-  }
-  const rest = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
-  bytes[at] = [0, 0xc0, 0xe0, 0xf0][rest] | (code >> (6 * rest));
-  for (let left = rest - 1; left >= 0; left--) bytes[at + rest - left] = 0x80 | ((code >> (6 * left)) & 63);
-  return at + rest + 1;
+// Returns the characters between two indexes, without half of a pair at the end.
+function wholePart(text, from, to) {
+  const last = to < text.length ? text.charCodeAt(to - 1) : 0;
+  return text.slice(from, last >= 0xd800 && last <= 0xdbff ? to - 1 : to);
+}
+
+function encoded(text) {
+  return binaryBytes(/[^\0-\x7f]/.test(text) ? unescape(encodeURIComponent(text.toWellFormed())) : text);
 }
 
 export class TextDecoder {
@@ -83,12 +91,13 @@ export class TextDecoder {
     let slowUntil = 0;
     for (let at = 0; at < bytes.length; ) {
       if (at >= slowUntil) {
-        const ascii = asciiPart(bytes, at);
-        if (ascii !== undefined) {
-          texts.push(String.fromCodePoint(...codes), ascii);
+        const part = decodedPart(bytes, at);
+        if (part !== undefined) {
+          const isMark = !this.#isBegun && !this.#ignoreBOM && part.text.startsWith("\ufeff");
+          texts.push(String.fromCodePoint(...codes), isMark ? part.text.slice(1) : part.text);
           codes = [];
           this.#isBegun = true;
-          at += ascii.length;
+          at += part.length;
           continue;
         }
         slowUntil = at + PART;
@@ -106,7 +115,7 @@ export class TextDecoder {
       this.#isBegun = true;
       if (!isMark) codes.push(code ?? REPLACEMENT);
       at += length;
-      if (codes.length === PART) {
+      if (codes.length === CODES) {
         texts.push(String.fromCodePoint(...codes));
         codes = [];
       }
@@ -117,10 +126,28 @@ export class TextDecoder {
   }
 }
 
-// Returns the next bytes as a text if all of them are ASCII. These calls of the engine are much faster than a loop.
-export function asciiPart(bytes, at) {
-  const text = String.fromCharCode.apply(null, bytes.subarray(at, at + PART));
-  return /[^\0-\x7f]/.test(text) ? undefined : text;
+// Returns the text of the next bytes, and their number. Undefined if they are not UTF-8, or are not a whole character.
+function decodedPart(bytes, at) {
+  const part = bytes.subarray(at, at + PART);
+  const length = wholeCharacters(part);
+  if (length === 0) return undefined;
+  const text = binaryText(part.subarray(0, length));
+  if (!/[^\0-\x7f]/.test(text)) return { text, length };
+  try {
+    return { text: decodeURIComponent(escape(text)), length };
+  } catch {
+    return undefined;
+  }
+}
+
+// Returns the end of the last complete character.
+function wholeCharacters(bytes) {
+  let start = bytes.length;
+  while (start > 0 && bytes.length - start < 3 && (bytes[start - 1] & 0xc0) === 0x80) start--;
+  if (start === 0) return bytes.length;
+  const lead = bytes[start - 1];
+  const size = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc0 ? 2 : 1;
+  return start - 1 + size > bytes.length ? start - 1 : bytes.length;
 }
 
 // Decodes a character. Of wrong bytes, `length` are the longest part that begins a character, and `code` is absent;
