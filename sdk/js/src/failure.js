@@ -1,6 +1,9 @@
 // Failures of nodes.
 import { sourceLines } from "./lines.js";
 
+// Characters of a thrown object that its message shows.
+const LONGEST_JSON = 1000;
+
 export class Failure extends Error {
   constructor(code, message, { retryable = false, retryAfterMs, details } = {}) {
     super(message);
@@ -55,6 +58,19 @@ function json(details) {
   }
 }
 
+// A thrown value as a message. An object without a text of its own is shown as JSON.
+function messageOf(thrown) {
+  const text = described(thrown);
+  if (!text.startsWith("[object ")) return text;
+  try {
+    const shown = JSON.stringify(thrown);
+    if (typeof shown !== "string") return text;
+    return shown.length > LONGEST_JSON ? `${shown.slice(0, LONGEST_JSON).toWellFormed()}… (${shown.length} characters)` : shown;
+  } catch {
+    return `an object without JSON, with the members ${Object.keys(thrown).slice(0, 20).join(", ")}`;
+  }
+}
+
 // A text for any value, also for one that refuses to become a text.
 function described(value) {
   try {
@@ -67,15 +83,15 @@ function described(value) {
 function ofException(thrown) {
   const stack = typeof thrown?.stack === "string" ? sourceLines(thrown.stack) : [];
   const cause = thrown instanceof Error ? failureBehind(thrown.cause) : undefined;
-  if (cause === undefined) return new Failure("node_failed", described(thrown), { details: { stack, ...reasons(thrown) } });
+  if (cause === undefined) return new Failure("node_failed", messageOf(thrown), { details: { stack, ...reasons(thrown) } });
   // Packages wrap what `fetch` throws. The code and the advice of the host stay visible.
   const { code, retryable, retryAfterMs } = cause;
-  return Failure.of({ code, message: described(thrown), retryable, retryAfterMs, details: { stack, cause: cause.details ?? null } });
+  return Failure.of({ code, message: messageOf(thrown), retryable, retryAfterMs, details: { stack, cause: cause.details ?? null } });
 }
 
 // The failures behind `Promise.any`.
 function reasons(thrown) {
-  return thrown instanceof AggregateError ? { reasons: thrown.errors.map(described) } : {};
+  return thrown instanceof AggregateError ? { reasons: thrown.errors.map(messageOf) } : {};
 }
 
 function failureBehind(cause, depth = 8) {

@@ -1,4 +1,5 @@
 // A pack: node types by name.
+import "./locale.js";
 import { Failure, toHost as failed } from "./failure.js";
 import { seeded } from "./random.js";
 import { begin } from "./running.js";

@@ -79,6 +79,17 @@ fn packages_of_npm_are_used() {
 }
 
 #[test]
+fn the_engine_is_as_documented() {
+    if !Language::Js.is_there("the engine") {
+        return;
+    }
+    let (_folder, project) = guest("engine");
+    let tested = flowcell(&project).args(["node", "test"]).output().unwrap();
+    let told = kit::stderr(&tested);
+    assert!(tested.status.success() && told.contains("10 cases, 0 failed"), "{told}");
+}
+
+#[test]
 fn errors_of_a_build_name_the_line_of_the_author() {
     if !Language::Js.is_there("errors of a build") {
         return;
@@ -223,7 +234,7 @@ fn failures_of_promises_say_why_and_where() {
     let deep = failure("relay.deep", &[]);
     let line = RELAY.lines().position(|line| line.contains("\"deep\"")).unwrap() + 1;
     let stack = deep["details"]["stack"].to_string();
-    assert!(stack.contains(&format!("nodes.js:{line}")), "{deep}");
+    assert!(stack.contains(&format!("at relay.deep (nodes.js:{line})")), "{deep}");
     // The server refuses the connection, so a retry may help. The error of `fetch` keeps that.
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let base = format!("http://{closed}");
@@ -231,6 +242,8 @@ fn failures_of_promises_say_why_and_where() {
     let input = format!("base={base}");
     let refused = failure("relay.refused", &["-i", &input, "--grant", &grants, "--allow-private", &closed.to_string()]);
     assert_eq!((&refused["code"], &refused["retryable"]), (&json!("http_connect"), &json!(true)), "{refused}");
+    let asked = RELAY.lines().position(|line| line.contains("\"relay.refused\"")).unwrap() + 1;
+    assert_eq!(refused["details"]["stack"][0], json!(format!("at relay.refused (nodes.js:{asked})")), "{refused}");
     let denied = failure("relay.refused", &["-i", &input, "--grant", "http=[\"https://example.com\"]"]);
     assert_eq!(denied["code"], "denied", "{denied}");
 }

@@ -2,6 +2,7 @@
 import { open, startSend, takeResponse } from "../calls/http.js";
 import { Answer } from "../calls/answer.js";
 import { Failure } from "../failure.js";
+import { mappedStack } from "../lines.js";
 import { Body, content } from "./body.js";
 import { Headers } from "./headers.js";
 import { ended } from "./loop.js";
@@ -92,14 +93,22 @@ export class Response extends Body {
 }
 
 export function fetch(input, init) {
+  const caller = {};
+  Error.captureStackTrace(caller, fetch);
   return new Promise((resolve, reject) => {
     const request = new Request(input, init);
     const { signal } = request;
     signal.throwIfAborted();
     // A call that has begun ends at the server, and nobody hears of it.
     signal.addEventListener("abort", () => reject(signal.reason), { once: true });
-    follow(request, Body.take(request), 0).then(resolve, reject);
+    follow(request, Body.take(request), 0).then(resolve, (thrown) => reject(calledAt(caller.stack, thrown)));
   });
+}
+
+// Gives an error the stack of the call of `fetch`, because the answer arrives in the event loop, far from the author's code.
+function calledAt(stack, thrown) {
+  if (thrown instanceof Error) Object.defineProperty(thrown, "stack", { value: mappedStack(stack), writable: true, configurable: true });
+  return thrown;
 }
 
 function follow(request, given, redirects) {

@@ -1,6 +1,7 @@
 // Globals that each bundle of `flowcell node build` has. The build puts this module before all others.
 import { AbortController, AbortSignal, Event, EventTarget } from "../abort.js";
 import { atob, btoa } from "../base64.js";
+import { mapStacks } from "../../lines.js";
 import { console } from "../console.js";
 import { DOMException } from "../exception.js";
 import { enqueue } from "../jobs.js";
@@ -46,3 +47,4 @@ const globals = {
 define(globals);
 // The engine's own gives a promise of the engine.
 Array.fromAsync = fromAsync;
+mapStacks();

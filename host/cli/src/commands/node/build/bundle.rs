@@ -1,6 +1,7 @@
 //! Bundles a JavaScript or TypeScript project and its packages into one module, with esbuild.
 
 mod lines;
+mod names;
 
 use std::{
     fs,
@@ -123,7 +124,7 @@ pub(super) fn bundle(project: &Project, main: &str, root: &Path, out: &Path) -> 
     }
     let map = fs::read_to_string(out.join(format!("{FILE}.map"))).map_err(|error| failed(&error))?;
     let code = fs::read_to_string(&file).map_err(|error| failed(&error))?;
-    let mut code = lines::without_paths(&code.replace(RESUMES_RETURN.0, RESUMES_RETURN.1));
+    let mut code = names::with_names(&lines::without_paths(&code.replace(RESUMES_RETURN.0, RESUMES_RETURN.1)));
     let within = [project.folder.clone(), root.to_owned()];
     let folders = within.each_ref().map(PathBuf::as_path);
     code.push_str(&lines::statement(&map, out, &folders).map_err(|error| failed(&error))?);
