@@ -20,6 +20,8 @@ pub(crate) use sections::validate;
 const MAX_MANIFEST_BYTES: usize = 1 << 20;
 /// The maximum size of a README, in bytes.
 const MAX_README_BYTES: usize = 256 << 10;
+/// Bytes of a mebibyte.
+const MIB: usize = 1 << 20;
 
 /// A pack that an engine has loaded.
 #[derive(Clone, Debug)]
@@ -61,7 +63,13 @@ pub struct PackError {
 #[derive(Debug, thiserror::Error)]
 pub enum PackErrorKind {
     /// The file is larger than the limit.
-    #[error("the file has {size} bytes; the limit of a pack is {limit}")]
+    #[error(
+        "the file has {}; the limit of a pack is {}. A pack in JavaScript or Python contains the memory of the \
+         interpreter with all imported packages: import fewer or smaller ones, or divide the node types between two \
+         packs",
+        mebibytes(.size, true),
+        mebibytes(.limit, false)
+    )]
     TooLarge {
         /// The size of the file, in bytes.
         size: usize,
@@ -162,6 +170,13 @@ pub fn embed_readme(component: Vec<u8>, readme: &str) -> Result<Vec<u8>, PackErr
 /// Returns whether a pack name is reserved for this program's own packs.
 pub fn is_reserved(name: &str) -> bool {
     BUILT_IN_PACKS.contains(&name)
+}
+
+/// Shows a number of bytes with one digit behind the point, rounded up or down.
+fn mebibytes(bytes: &usize, is_up: bool) -> String {
+    let (tenths, rest) = (*bytes / MIB * 10 + *bytes % MIB * 10 / MIB, *bytes % MIB * 10 % MIB);
+    let tenths = tenths + usize::from(is_up && rest > 0);
+    format!("{}.{} MiB", tenths / 10, tenths % 10)
 }
 
 /// The properties that a walk over a component finds. The cache keeps them, so that later starts need no walk.

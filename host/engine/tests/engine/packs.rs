@@ -56,7 +56,11 @@ fn n14_n21_n26_n28_only_valid_packs_are_accepted() {
         ("nothing", Vec::new(), "not a WebAssembly component"),
         ("machine code", b"\x7fELF\x02\x01\x01\0".to_vec(), "not a WebAssembly component"),
         ("half a pack", truncated, "not a WebAssembly component"),
-        ("a large file", vec![0; (1 << 20) + 1], "the limit of a pack is 1048576"),
+        (
+            "a large file",
+            vec![0; (1 << 20) + 1],
+            "the file has 1.1 MiB; the limit of a pack is 1.0 MiB. A pack in JavaScript",
+        ),
     ];
     for (name, component, expected) in cases {
         let told = refusal(component);
