@@ -96,7 +96,8 @@ export interface Info {
 export type Answer<Output = unknown> = { [Key in keyof Output]: Output[Key] | Part } | Part | Pause;
 
 declare global {
-  /** What `fetch` takes beside the options of browsers. A file value as the body is `body: file as any`. */
+  /** What `fetch` takes beside the options of browsers. With the library `dom`, a file value as the body is
+   * `body: file as any`. */
   interface RequestInit {
     /** The time of the call in milliseconds. Default: 30,000. */
     timeoutMs?: number;

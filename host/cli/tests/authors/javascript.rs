@@ -367,4 +367,27 @@ fn types_of_the_sdk_are_those_of_its_code() {
     let code = fs::read_to_string(project.join("nodes.ts")).unwrap();
     fs::write(project.join("nodes.ts"), code.replace("input.name === \"\"", "input.nam === \"\"")).unwrap();
     assert!(kit::stdout(&checked(&project)).contains("nam"), "a wrong name is accepted");
+    // The compiler knows the globals that exist, and no others.
+    let uses = |code: &str| {
+        let code = format!("export async function use(): Promise<unknown> {{ return {code}; }}\n");
+        fs::write(project.join("nodes.ts"), code).unwrap();
+        checked(&project)
+    };
+    for exists in [
+        "fetch(\"https://example.com\", { timeoutMs: 1, stream: true }).then((answer) => answer.body?.getReader())",
+        "crypto.subtle.digest(\"SHA-256\", new TextEncoder().encode(\"x\"))",
+        "[new URL(\"x:y\").searchParams, new Headers({ a: \"b\" }), structuredClone([1]), new AbortController().signal]",
+    ] {
+        assert!(uses(exists).status.success(), "{exists}: {}", kit::stdout(&uses(exists)));
+    }
+    for missing in [
+        "new ReadableStream()",
+        "new CustomEvent(\"x\")",
+        "document.title",
+        "new WebSocket(\"wss://example.com\")",
+        "fetch(\"https://example.com\").then((answer) => answer.body?.pipeThrough)",
+        "crypto.subtle.encrypt",
+    ] {
+        assert!(!uses(missing).status.success(), "{missing} is accepted");
+    }
 }
