@@ -35,7 +35,7 @@ fn poll(attempts: &mut Attempts) -> Poll<Answered> {
 }
 
 fn rendered(driver: &Driver) -> Result<Attempt, Failure> {
-    attempt::render(&driver.identity, &driver.state, task(0))
+    attempt::render(&driver.identity, &driver.state, task(0), true)
 }
 
 /// Returns the input that is recorded with the success of the first task.
