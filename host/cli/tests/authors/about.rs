@@ -94,6 +94,13 @@ fn a_readme_travels_in_its_pack() {
     for file in ["README.md", "flowcell.lock"] {
         fs::remove_file(project.join(file)).unwrap();
     }
+    // A link must not publish another file of the author.
+    fs::write(project.join("../outside.txt"), "private").unwrap();
+    std::os::unix::fs::symlink("../outside.txt", project.join("README.md")).unwrap();
+    let refused = built();
+    let told = kit::stderr(&refused);
+    assert!(refused.status.code() == Some(2) && told.contains("README.md is a link that leads out of"), "{told}");
+    fs::remove_file(project.join("README.md")).unwrap();
     assert!(built().status.success());
     for of in ["shop", "dist/shop.wasm"] {
         let refused = flowcell(&project).args(["node", "docs", of, "--packs", "dist"]).output().unwrap();

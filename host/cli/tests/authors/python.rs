@@ -200,6 +200,35 @@ fn urllib_and_requests_are_answered_through_the_host() {
     assert_eq!(given["strptime"], "2026-11-29");
 }
 
+/// Code that runs during the build, and writes to every folder that it sees.
+const WRITER: &str = "
+import os, sys
+from flowcell_sdk import pack
+for folder in sys.path + ['/' + name for name in os.listdir('/')]:
+    try:
+        with open(folder + '/written.pth', 'w') as file:
+            file.write('import os')
+    except OSError:
+        pass
+Node = pack({'relay.run': lambda task: {}, 'relay.ends': lambda task: {}, 'relay.web': lambda task: {}, \
+             'relay.fail': lambda task: {}})
+";
+
+#[test]
+fn code_that_runs_during_the_build_writes_to_no_folder_of_the_author() {
+    if !Language::Python.is_there("code of the build") {
+        return;
+    }
+    let (folder, project) = project("relay", Language::Python);
+    let packages = folder.path().join("environment/lib/python3.14/site-packages");
+    fs::create_dir_all(&packages).unwrap();
+    fs::write(project.join("nodes.py"), WRITER).unwrap();
+    fs::write(project.join("node.yaml"), RELAY_MANIFEST).unwrap();
+    done(flowcell(&project).args(["node", "build"]).env("VIRTUAL_ENV", folder.path().join("environment")));
+    assert_eq!(fs::read_dir(&packages).unwrap().count(), 0);
+    assert!(!project.join("written.pth").exists() && !project.join("vendor/written.pth").exists());
+}
+
 /// Uses the packages that [`REQUIREMENTS`] asks for.
 const MARKET: &str = include_str!("python/market.py");
 const REQUIREMENTS: &str = "# What the nodes import.

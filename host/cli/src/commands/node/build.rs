@@ -15,8 +15,11 @@ use std::{
 use clap::{Args, ValueHint};
 use flowcell::{Inspection, contract::Digest, embed, embed_readme, inspect};
 
-use self::{staged::copy_sources, tool::Tool};
-use super::project::{Builder, MANIFEST, Project};
+use self::{
+    staged::{copy_sources, empty_environment},
+    tool::Tool,
+};
+use super::project::{Builder, MANIFEST, Project, check_is_inside};
 use crate::{
     cli_error::{CliError, Exit},
     duration,
@@ -160,14 +163,12 @@ impl BuildArgs {
         let wit = self.root(project)?.join("wit");
         let component = temp_file()?;
         let vendored = [project.folder.join("vendor")];
+        check_is_inside(&project.folder, &vendored[0])?;
         let more = if self.python_path.is_empty() { &vendored[..] } else { &self.python_path };
         let packages = requirements::vendor(project, terminal)?;
         let folders = [project.folder.as_path()].into_iter().chain(more.iter().chain(&packages).map(PathBuf::as_path));
-        let copies = folders.map(|folder| {
-            copy_sources(folder)
-                .map_err(|error| CliError::wrong(format!("cannot copy {}", folder.display())).because(&error))
-        });
-        let copies = copies.collect::<Result<Vec<_>, _>>()?;
+        let copies = folders.map(copy_sources).collect::<Result<Vec<_>, _>>()?;
+        let environment = empty_environment()?;
         // The first pass leaves byte code beside the sources. The second one needs no compiler, whose memory would be part
         // of the pack: with packages it is a fifth.
         for _ in 0..if packages.is_some() { 2 } else { 1 } {
@@ -175,6 +176,7 @@ impl BuildArgs {
             command.arg("--quiet").arg("--wit-path").arg(&wit).args(["componentize", PYTHON_MODULE, "--output"]);
             command.arg(component.path());
             copies.iter().for_each(|copy| _ = command.arg("--python-path").arg(copy.path()));
+            command.env("VIRTUAL_ENV", environment.path());
             CPYTHON.run(command)?;
         }
         read(component.path())
@@ -235,6 +237,7 @@ fn embedded(project: &Project, component: Vec<u8>) -> Result<Vec<u8>, CliError> 
 /// Adds the project's README to the component, if there is one and the component has none.
 fn with_readme(project: &Project, component: Vec<u8>) -> Result<Vec<u8>, CliError> {
     let file = project.folder.join(README);
+    check_is_inside(&project.folder, &file)?;
     let text = match fs::read_to_string(&file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(component),
         read => read.map_err(|error| CliError::wrong(format!("cannot read {}", file.display())).because(&error))?,
