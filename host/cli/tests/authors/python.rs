@@ -282,6 +282,11 @@ fn packages_of_requirements_are_vendored_once_and_used() {
     let told = kit::stderr(&refused);
     assert!(!refused.status.success() && told.contains("DO NOT MATCH THE HASHES"), "{told}");
     assert!(!project.join("python_modules").exists());
+    // pip gets no line of a lock that a build has not written.
+    fs::write(project.join("requirements.lock"), format!("{lock}--index-url http://127.0.0.1:9/\n")).unwrap();
+    let refused = flowcell(&project).args(["node", "build"]).output().unwrap();
+    let told = kit::stderr(&refused);
+    assert!(refused.status.code() == Some(2) && told.contains("of requirements.lock has `--index-url"), "{told}");
 }
 
 #[test]
@@ -299,5 +304,8 @@ fn packages_with_native_code_are_refused_by_name() {
     };
     refused("numpy\n", "needs packages with native code, which a pack cannot run: numpy ");
     refused("--index-url http://127.0.0.1:9/\nsix\n", "has the option `--index-url");
+    refused("\u{feff}--extra-index-url http://127.0.0.1:9/\n", "line 1 of requirements.txt has the option");
+    refused("six\nx @ http://127.0.0.1:9/${HOME}/x-1.0-py3-none-any.whl\n", "line 2 of requirements.txt has `x @ http");
+    refused("six \u{c} --index-url http://127.0.0.1:9/\n", "which is not a name with versions");
     refused("no-such-package-of-flowcell==1\n", "no-such-package-of-flowcell");
 }

@@ -1,15 +1,23 @@
 //! Vendors the packages of a Python project's `requirements.txt`, with pip. The lock has their versions and hashes. While
 //! the vendored packages are those of the lock, a build needs neither pip nor a network.
 
+mod parse;
+
 use std::{
-    fs, io,
+    env, fs, io,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use serde::Deserialize;
 
-use super::{temp_file, tool::Tool};
-use crate::{cli_error::CliError, commands::node::project::Project, terminal::Terminal};
+use self::parse::LineError;
+use super::tool::Tool;
+use crate::{
+    cli_error::CliError,
+    commands::node::project::{Project, check_is_inside},
+    terminal::Terminal,
+};
 
 const FILE: &str = "requirements.txt";
 const LOCK: &str = "requirements.lock";
@@ -19,6 +27,54 @@ const FOLDER: &str = "python_modules";
 const STAMP: &str = ".lock";
 
 const PIP: Tool = Tool { program: "pip", beside: &[".venv/bin", ".venv/Scripts"], install: "python3 -m venv .venv" };
+
+/// The variables that pip gets: those of the system, of proxies and certificates, and those with which authors choose their
+/// index. Others, such as `PIP_NO_BINARY`, could change what a build runs.
+const VARIABLES: [&str; 43] = [
+    "PATH",
+    "HOME",
+    "USERPROFILE",
+    "APPDATA",
+    "LOCALAPPDATA",
+    "SYSTEMROOT",
+    "PATHEXT",
+    "TEMP",
+    "TMP",
+    "TMPDIR",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_DIRS",
+    "XDG_CONFIG_HOME",
+    "PYENV_ROOT",
+    "PYENV_VERSION",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "NETRC",
+    "PIP_CACHE_DIR",
+    "PIP_CERT",
+    "PIP_CLIENT_CERT",
+    "PIP_CONFIG_FILE",
+    "PIP_DEFAULT_TIMEOUT",
+    "PIP_EXTRA_INDEX_URL",
+    "PIP_FIND_LINKS",
+    "PIP_INDEX_URL",
+    "PIP_KEYRING_PROVIDER",
+    "PIP_NO_CACHE_DIR",
+    "PIP_NO_INDEX",
+    "PIP_PROXY",
+    "PIP_RETRIES",
+    "PIP_TIMEOUT",
+    "PIP_TRUSTED_HOST",
+];
 
 /// Tags of packages that run in a pack: without native code.
 const PURE_TAGS: [&str; 6] = ["--implementation", "py", "--abi", "none", "--platform", "any"];
@@ -114,37 +170,50 @@ impl Package {
 /// Vendors the packages that the project asks for. Returns their folder, or `None` if the project asks for none.
 pub(super) fn vendor(project: &Project, terminal: Terminal) -> Result<Option<PathBuf>, CliError> {
     let file = project.folder.join(FILE);
+    check_is_inside(&project.folder, &file)?;
     let asked = match fs::read_to_string(&file) {
         Ok(asked) => asked,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(CliError::wrong(format!("cannot read {}", file.display())).because(&error)),
     };
-    if let Some(line) = asked.lines().find(|line| line.trim_start().starts_with('-')) {
-        return Err(CliError::wrong(format!("{FILE} has the option `{}`", line.trim()))
-            .hint("write packages only, and set options in the configuration of pip"));
-    }
+    let requirements = parse::requirements(&asked).map_err(|error| {
+        refused(FILE, error).hint(
+            "write packages of an index only, such as `jinja2==3.1.6`; set options in the configuration of pip, and put \
+             other packages into `vendor`",
+        )
+    })?;
     let head = format!(
         "# Made by `flowcell node build` from a {FILE} with the digest {}.\n",
         flowcell::packs::digest(asked.as_bytes())
     );
-    let known = fs::read_to_string(project.folder.join(LOCK)).ok().filter(|lock| lock.starts_with(&head));
-    let lock = match known {
-        Some(lock) => lock,
+    check_is_inside(&project.folder, &project.folder.join(LOCK))?;
+    let known = fs::read_to_string(project.folder.join(LOCK)).ok();
+    let known = match known.as_deref().and_then(|lock| lock.strip_prefix(head.as_str())) {
+        Some(lines) => {
+            let lines = parse::locked(lines).map_err(|error| {
+                refused(LOCK, error).hint(format!("remove {LOCK}, and the next build makes it again from {FILE}"))
+            })?;
+            Some(lines.to_owned())
+        }
+        None => None,
+    };
+    let lines = match known {
+        Some(lines) => lines,
         None => {
-            let packages = resolve(project, &file)?;
+            let packages = resolve(project, &requirements)?;
             let lines = packages.iter().map(Package::line).collect::<Result<String, _>>()?;
-            let lock = head + &lines;
-            write(&project.folder.join(LOCK), &lock)?;
+            write(&project.folder.join(LOCK), &format!("{head}{lines}"))?;
             let shown = packages.iter().map(Package::shown).collect::<Vec<_>>().join(", ");
             terminal.say(&terminal.paint().faint(&format!("locked {shown} in {LOCK}")));
-            lock
+            lines
         }
     };
+    let lock = head + &lines;
     let folder = project.folder.join(FOLDER);
     if fs::read_to_string(folder.join(STAMP)).is_ok_and(|stamp| stamp == lock) {
         return Ok(Some(folder));
     }
-    let removed = install(project, &folder, &lock)?;
+    let removed = install(project, &folder, &lines, &lock)?;
     if !removed.is_empty() {
         let shown = removed.join(", ");
         terminal.say(&terminal.paint().faint(&format!("left out native code, which a pack cannot run: {shown}")));
@@ -152,13 +221,16 @@ pub(super) fn vendor(project: &Project, terminal: Terminal) -> Result<Option<Pat
     Ok(Some(folder))
 }
 
+fn refused(file: &str, LineError { line, why }: LineError) -> CliError {
+    CliError::wrong(format!("line {line} of {file} {why}"))
+}
+
 /// Returns the packages that pip chooses, with all that they need.
-fn resolve(project: &Project, file: &Path) -> Result<Vec<Package>, CliError> {
-    let asked = ["--requirement".to_owned(), file.display().to_string()];
-    if let Ok(packages) = report(project, &PURE_TAGS, &asked) {
+fn resolve(project: &Project, requirements: &str) -> Result<Vec<Package>, CliError> {
+    if let Ok(packages) = report(project, &PURE_TAGS, &[], requirements) {
         return Ok(packages);
     }
-    let packages = report(project, &ALL_TAGS, &asked)?;
+    let packages = report(project, &ALL_TAGS, &[], requirements)?;
     let mut chosen = Vec::new();
     let mut native = Vec::new();
     for package in packages {
@@ -167,7 +239,7 @@ fn resolve(project: &Project, file: &Path) -> Result<Vec<Package>, CliError> {
             continue;
         }
         let Metadata { name, version } = &package.metadata;
-        match report(project, &PURE_TAGS, &["--no-deps".to_owned(), format!("{name}=={version}")]) {
+        match report(project, &PURE_TAGS, &["--no-deps"], &format!("{name}=={version}\n")) {
             Ok(pure) => chosen.extend(pure),
             Err(_) => native.push(package.shown()),
         }
@@ -183,29 +255,51 @@ fn resolve(project: &Project, file: &Path) -> Result<Vec<Package>, CliError> {
 }
 
 /// Returns what pip would install, without installing it.
-fn report(project: &Project, tags: &[&str], asked: &[String]) -> Result<Vec<Package>, CliError> {
-    let file = temp_file()?;
-    let target =
-        tempfile::tempdir().map_err(|error| CliError::internal("cannot create a temporary folder").because(&error))?;
-    let mut command = PIP.command(&project.folder)?;
-    command.args(["install", "--dry-run", "--ignore-installed"]).args(OPTIONS).args(tags).args(asked);
-    command.arg("--target").arg(target.path()).arg("--report").arg(file.path());
+fn report(project: &Project, tags: &[&str], options: &[&str], requirements: &str) -> Result<Vec<Package>, CliError> {
+    let work = temp_folder()?;
+    let file = work.path().join("report.json");
+    let mut command = pip(project, work.path(), requirements)?;
+    command.args(["--dry-run", "--ignore-installed"]).args(tags).args(options);
+    command.arg("--target").arg(work.path().join("target")).arg("--report").arg(&file);
     PIP.run(command)?;
-    let text = fs::read_to_string(file.path());
+    let text = fs::read_to_string(&file);
     let text = text.map_err(|error| CliError::internal("cannot read the report of pip").because(&error))?;
     let report: Report = serde_json::from_str(&text)
         .map_err(|error| CliError::internal("cannot read the report of pip").because(&error).hint("update pip"))?;
-    Ok(report.install)
+    let wrong = report.install.iter().map(|package| &package.metadata);
+    let wrong = wrong.filter(|package| !parse::is_name(&package.name) || !parse::is_version(&package.version));
+    match wrong.map(|package| format!("{:?} {:?}", package.name, package.version)).next() {
+        None => Ok(report.install),
+        Some(wrong) => {
+            Err(CliError::wrong(format!("the index of pip has a package with a wrong name or version: {wrong}"))
+                .hint("choose another version of the package, or put it into `vendor`"))
+        }
+    }
+}
+
+/// Returns a command that installs requirements. It runs in `work`, an empty folder, so that no name is also the name of a
+/// file. pip gets neither the project's files nor other variables than [`VARIABLES`], which could name options.
+fn pip(project: &Project, work: &Path, requirements: &str) -> Result<Command, CliError> {
+    let file = work.join(FILE);
+    write(&file, requirements)?;
+    let mut command = PIP.command(&project.folder)?;
+    command.env_clear().envs(VARIABLES.iter().filter_map(|name| Some((name, env::var_os(name)?)))).current_dir(work);
+    command.arg("install").args(OPTIONS).arg("--requirement").arg(file);
+    Ok(command)
+}
+
+fn temp_folder() -> Result<tempfile::TempDir, CliError> {
+    tempfile::tempdir().map_err(|error| CliError::internal("cannot create a temporary folder").because(&error))
 }
 
 /// Installs the packages of the lock into the folder, all or none. Returns the files with native code, which it leaves out.
-fn install(project: &Project, folder: &Path, lock: &str) -> Result<Vec<String>, CliError> {
+fn install(project: &Project, folder: &Path, lines: &str, lock: &str) -> Result<Vec<String>, CliError> {
     let failed = |error: &io::Error| CliError::wrong(format!("cannot write {}", folder.display())).because(error);
     let new = tempfile::Builder::new().prefix(".python_modules").tempdir_in(&project.folder);
     let new = new.map_err(|error| failed(&error))?;
-    let mut command = PIP.command(&project.folder)?;
-    command.args(["install", "--no-deps", "--no-compile", "--require-hashes"]).args(OPTIONS).args(ALL_TAGS);
-    command.arg("--target").arg(new.path()).arg("--requirement").arg(project.folder.join(LOCK));
+    let work = temp_folder()?;
+    let mut command = pip(project, work.path(), lines)?;
+    command.args(["--no-deps", "--no-compile", "--require-hashes"]).args(ALL_TAGS).arg("--target").arg(new.path());
     PIP.run(command)?;
     let mut removed = Vec::new();
     remove_native(new.path(), &mut removed).map_err(|error| failed(&error))?;
