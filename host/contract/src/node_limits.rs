@@ -92,6 +92,12 @@ impl NodeLimits {
         let texts = MEMBERS.iter().filter_map(|member| Some(member.amount((member.of)(self)?)));
         texts.collect::<Vec<_>>().join(", ")
     }
+
+    /// Returns the limits that are larger than the usual ones, each as a text such as `300 MiB of memory`.
+    pub fn above_usual(&self) -> Vec<String> {
+        let larger = |member: &Member| (member.of)(self).filter(|number| *number > member.usual);
+        MEMBERS.iter().filter_map(|member| Some(member.amount(larger(member)?))).collect()
+    }
 }
 
 /// A member of [`NodeLimits`].
@@ -209,6 +215,7 @@ mod tests {
         let json = r#"{"memoryMib":1024,"outputKib":16384,"timeoutMs":31536000000}"#;
         assert_eq!(serde_json::to_string(&limits(json)).unwrap(), json);
         assert!(limits("{}").is_empty() && limits("{}").summary().is_empty());
+        assert_eq!(limits(r#"{"memoryMib":300,"timeoutMs":1}"#).above_usual(), ["300 MiB of memory"]);
         for (member, most) in [("memoryMib", "1024"), ("outputKib", "16384"), ("timeoutMs", "31536000000")] {
             for value in ["0", "-1", "1.5", "\"8\"", "null", "true", "[1]", "18446744073709551615", "1e99"] {
                 let error = serde_json::from_str::<NodeLimits>(&format!(r#"{{"{member}":{value}}}"#)).unwrap_err();

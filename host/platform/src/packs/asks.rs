@@ -1,4 +1,4 @@
-//! The capabilities and credentials that a pack requests, and the difference between versions.
+//! The capabilities, credentials and limits that a pack requests, and the difference between versions.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,13 +8,17 @@ use std::{
 use flowcell_contract::Manifest;
 use serde::{Deserialize, Serialize};
 
-/// The node types of a pack, each with the capabilities and credentials that it requests.
+/// The beginning of the line of a limit.
+const LIMIT: &str = "limit ";
+
+/// The node types of a pack, each with the capabilities, the credentials and the limits above the usual ones that it
+/// requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RequestedCapabilities(BTreeMap<String, BTreeSet<String>>);
 
-/// The difference between two versions of a pack, as lines for users. A line is one capability or credential that a
-/// node type requests. An installation adds lines about changed signers and registries.
+/// The difference between two versions of a pack, as lines for users. A line is one capability, credential or limit that
+/// a node type requests. An installation adds lines about changed signers and registries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
     /// The lines that only the later version has.
@@ -29,16 +33,17 @@ impl RequestedCapabilities {
         let asked = manifest.nodes.iter().map(|node| {
             let names = node.capabilities.iter().map(|request| request.name.to_string());
             let credentials = node.credentials.iter().map(|request| format!("credential {}", request.summary()));
-            (node.name.to_string(), names.chain(credentials).collect())
+            let limits = node.limits.above_usual().into_iter().map(|limit| format!("{LIMIT}{limit}"));
+            (node.name.to_string(), names.chain(credentials).chain(limits).collect())
         });
         RequestedCapabilities(asked.collect())
     }
 
-    /// Returns the difference between these requests and those of a later version.
+    /// Returns the difference between these requests and those of a later version. A limit that became smaller is not more.
     pub fn difference_to(&self, later: &RequestedCapabilities) -> Difference {
         let (before, after) = (self.lines(), later.lines());
         Difference {
-            more: after.difference(&before).cloned().collect(),
+            more: after.difference(&before).filter(|line| !is_smaller_limit(line, &before)).cloned().collect(),
             less: before.difference(&after).cloned().collect(),
         }
     }
@@ -51,6 +56,19 @@ impl RequestedCapabilities {
     }
 }
 
+/// Returns whether a line is a limit of which the earlier version has a larger one.
+fn is_smaller_limit(line: &str, before: &BTreeSet<String>) -> bool {
+    let Some((node, number, unit)) = limit_of(line) else { return false };
+    before.iter().filter_map(|line| limit_of(line)).any(|(of, old, kind)| of == node && kind == unit && old > number)
+}
+
+/// Returns the node type, the number and the unit of a line with a limit.
+fn limit_of(line: &str) -> Option<(&str, u64, &str)> {
+    let (node, limit) = line.split_once(": ")?;
+    let (number, unit) = limit.strip_prefix(LIMIT)?.split_once(' ')?;
+    Some((node, number.parse().ok()?, unit))
+}
+
 impl fmt::Display for Difference {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let more = self.more.iter().map(|line| ('+', line));
@@ -61,6 +79,8 @@ impl fmt::Display for Difference {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
     use super::*;
 
     fn asks(nodes: &[(&str, &[&str])]) -> RequestedCapabilities {
@@ -82,5 +102,22 @@ mod tests {
             let difference = first.difference_to(&later);
             assert_eq!((difference.to_string().as_str(), !difference.more.is_empty()), (lines, more));
         }
+    }
+
+    #[test]
+    fn larger_limits_are_more_than_before() {
+        let manifest = |limits: &str| {
+            let text = format!(
+                "name: a\nversion: 1.0.0\nnodes: [{{ type: a.x, title: X, input: {{}}, output: {{}}, {limits} }}]"
+            );
+            RequestedCapabilities::of(&Manifest::parse(&text).unwrap())
+        };
+        let (usual, large) = (manifest(""), manifest("limits: { memoryMib: 300, outputKib: 1 }"));
+        let largest = manifest("limits: { memoryMib: 1024, outputKib: 16384 }");
+        let more = |from: &RequestedCapabilities, to: &RequestedCapabilities| from.difference_to(to).more;
+        assert_eq!(more(&usual, &large), ["a.x: limit 300 MiB of memory"]);
+        assert_eq!(more(&large, &largest), ["a.x: limit 1024 MiB of memory", "a.x: limit 16384 KiB of output"]);
+        assert!(more(&largest, &large).is_empty() && more(&large, &usual).is_empty());
+        assert_eq!(largest.difference_to(&large).less.len(), 2);
     }
 }
