@@ -41,11 +41,7 @@ pub(crate) fn searched_label(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
-/// Quotes a word for a shell if it has characters other than letters, digits and `-_./`.
-pub(crate) fn shell_word(text: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "-_./".contains(c);
-    if text.chars().all(plain) { text.to_owned() } else { quote(text) }
-}
+pub(crate) use flowcell::contract::shell::shell_word;
 
 /// Quotes a text for a shell.
 pub(crate) fn quote(text: &str) -> String {

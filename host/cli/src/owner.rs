@@ -16,6 +16,7 @@ use flowcell::{
 };
 
 use crate::{
+    arguments::shell_word,
     cli_error::{CliError, Exit},
     content::Content,
     options::{PackArgs, StoreArgs, StoreLocation},
@@ -43,9 +44,10 @@ pub(crate) fn ask_owner(folder: &Path, ask: &OwnerRequest) -> Result<RunId, CliE
 pub(crate) fn refused(code: &str, message: &str, run: &RunId) -> CliError {
     let problem = CliError::wrong(message);
     match code {
-        "gate_closed" | "run_not_active" | "not_blocked" => {
-            problem.hint(format!("`flowcell runs show {run}` shows the status of the run and its open questions"))
-        }
+        "gate_closed" | "run_not_active" | "not_blocked" => problem.hint(format!(
+            "`flowcell runs show {}` shows the status of the run and its open questions",
+            shell_word(run.as_str())
+        )),
         "repeats_driven" => problem.hint(REPEAT_LATER),
         "run_not_found" => problem.hint("`flowcell runs list` lists the runs in the store"),
         "run_not_ended" => {

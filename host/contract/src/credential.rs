@@ -17,10 +17,14 @@ use std::{fmt, sync::Arc};
 use flowcell_expr::Json;
 use serde::{Deserialize, Serialize};
 
+use crate::shell::shell_word;
+
 /// Maximum number of credentials that a node type declares, and that a flow grants to one node.
 pub const MAX_NODE_CREDENTIALS: usize = 16;
 /// Maximum number of hosts of a declared credential.
 pub const MAX_CREDENTIAL_HOSTS: usize = 32;
+/// Maximum number of characters of a declared host, and of the name of a header, parameter or member.
+const MAX_DECLARED: usize = 200;
 /// Maximum number of characters of the name of a credential.
 pub const MAX_CREDENTIAL_NAME: usize = 64;
 
@@ -163,10 +167,17 @@ impl CredentialRequest {
         if self.hosts.len() > MAX_CREDENTIAL_HOSTS {
             return Err(format!("credential `{name}` has more than {MAX_CREDENTIAL_HOSTS} hosts"));
         }
-        let plain = |host: &String| !host.is_empty() && !host.contains(|c: char| c.is_whitespace() || c.is_control());
-        match self.hosts.iter().all(plain) {
-            true => Ok(()),
-            false => Err(format!("credential `{name}`: a host is a name such as `api.example.com`")),
+        if !self.hosts.iter().all(|host| is_host(host)) {
+            return Err(format!(
+                "credential `{name}`: a host is a name such as `api.example.com`, or an origin such as \
+                 `https://api.example.com`"
+            ));
+        }
+        match (self.place, &self.key) {
+            (Some(place), Some(key)) if !is_key_name(place, key) => Err(format!(
+                "credential `{name}`: `key` is the name of a header, a parameter or a member, such as `x-api-key`"
+            )),
+            _ => Ok(()),
         }
     }
 
@@ -181,14 +192,14 @@ impl CredentialRequest {
     /// Returns the command that creates a fitting credential with this name.
     fn command(&self, credential: &str) -> String {
         let host = self.hosts.first().map_or_else(|| "ORIGIN".to_owned(), |host| with_scheme(host));
-        let mut command = format!("flowcell credential set {credential} --kind {}", self.kind);
+        let mut command = format!("flowcell credential set {} --kind {}", shell_word(credential), self.kind);
         if let Some(place) = self.place {
             command.push_str(&format!(" --set in={}", place.name()));
         }
         if let Some(key) = &self.key {
-            command.push_str(&format!(" --set key={key}"));
+            command.push_str(&format!(" --set {}", shell_word(&format!("key={key}"))));
         }
-        command + &format!(" --for {host}")
+        command + &format!(" --for {}", shell_word(&host))
     }
 }
 
@@ -285,6 +296,25 @@ pub fn check_credential_name(name: &str) -> Result<(), String> {
     }
 }
 
+/// Returns whether a text is the name of a host, or an origin with or without a path.
+fn is_host(text: &str) -> bool {
+    let host = text.split_once("://").map_or(text, |(scheme, rest)| if is_scheme(scheme) { rest } else { "" });
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~*%:/[]".contains(&byte);
+    (1..=MAX_DECLARED).contains(&host.len()) && host.bytes().all(plain)
+}
+
+fn is_scheme(text: &str) -> bool {
+    text.eq_ignore_ascii_case("https") || text.eq_ignore_ascii_case("http")
+}
+
+/// Returns whether a text can be the name of a header, a parameter or a member.
+fn is_key_name(place: KeyPlace, key: &str) -> bool {
+    let of_header = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    let of_other = |letter: char| letter.is_alphanumeric() || "-_.$:[]".contains(letter);
+    let plain = if place == KeyPlace::Header { key.chars().all(of_header) } else { key.chars().all(of_other) };
+    plain && (1..=MAX_DECLARED).contains(&key.chars().count())
+}
+
 /// Returns a host of a manifest as an origin.
 fn with_scheme(host: &str) -> String {
     if host.contains("://") { host.to_owned() } else { format!("https://{host}") }
@@ -331,6 +361,18 @@ mod tests {
             grant.command(),
             "flowcell credential set mine --kind apiKey --set in=header --set key=x-key --for https://api.example.com"
         );
+        for host in ["$(touch${IFS}/tmp/p)", "a;b", "https://a'b", "ftp://a", "a b", "", "https://", "a\u{202e}"] {
+            assert!(CredentialRequest { hosts: vec![host.into()], ..request.clone() }.check().is_err(), "{host}");
+        }
+        for host in ["*.example.com", "http://[::1]:8080", "https://example.com/api/*", "localhost:1"] {
+            CredentialRequest { hosts: vec![host.into()], ..request.clone() }.check().unwrap();
+        }
+        for key in ["x; touch /tmp/p #", "", "a'b", "a\nb", "$(x)"] {
+            assert!(CredentialRequest { key: Some(key.into()), ..request.clone() }.check().is_err(), "{key}");
+        }
+        // A graph of an older version may have such a grant.
+        let hostile = CredentialGrant { key: Some("x; y #".into()), hosts: vec!["https://$(z)".into()], ..grant };
+        assert!(hostile.command().ends_with(" --set 'key=x; y #' --for 'https://$(z)'"), "{}", hostile.command());
         let plain = CredentialGrant::new("a".into(), "a".into(), None);
         assert_eq!(plain.to_json().to_text(), r#"{"name":"a","credential":"a"}"#);
     }

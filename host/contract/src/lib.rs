@@ -20,6 +20,7 @@ pub mod http_answer;
 mod ids;
 mod manifest;
 mod node_limits;
+pub mod shell;
 mod step;
 pub mod text;
 mod value;

@@ -11,7 +11,7 @@ use std::{collections::HashMap, future, sync::Arc};
 
 use flowcell_contract::{
     Arrival, Ask, BlobRef, BlobWriter, Blobs, BuiltIn, Call, Caller, Calls, Capability, Effect, Failure, Json,
-    Outgoing, Progress as Watched, RunId, ScopePath, StepResult, Tenant, Value, code,
+    Outgoing, Progress as Watched, RunId, ScopePath, StepResult, Tenant, Value, code, shell::shell_word,
 };
 use flowcell_flow::graph::Graph;
 use futures_util::future::{BoxFuture, Either, select};
@@ -259,9 +259,11 @@ impl AttemptCalls {
         let Ask { mut prompt, expires_ms, arguments } = ask;
         if arguments.is_some() {
             let node = &self.site.graph.node(self.attempting.task.node).id;
-            let (run, address) = (&self.site.run_id, self.attempting.scope.address(node));
+            let address = format!("{}#{ordinal}", self.attempting.scope.address(node));
             prompt.push_str(&format!(
-                " Parts marked by ⟨cut⟩ are not shown whole: `flowcell answer {run} '{address}#{ordinal}' --show` shows them."
+                " Parts marked by ⟨cut⟩ are not shown whole: `flowcell answer {} {} --show` shows them.",
+                shell_word(self.site.run_id.as_str()),
+                shell_word(&address)
             ));
         }
         Asked { prompt, expires: now.saturating_add(expires_ms), arguments: arguments.map(Value::from) }

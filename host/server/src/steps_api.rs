@@ -32,7 +32,7 @@ use axum::{
     http::{StatusCode, request::Parts},
     response::{IntoResponse, Response},
 };
-use flowcell_contract::Json;
+use flowcell_contract::{Json, shell::shell_word};
 use flowcell_runtime::{
     Channel, Event, FlowRunner, Hub, RunOptions, RunResult, RunStatus,
     paging::{Filling, PAGE_BYTES},
@@ -247,7 +247,11 @@ fn view_of(run: &RunView) -> Result<Response, ErrorResponse> {
             format!("{task}{code}: {}", text("message").unwrap_or_default())
         }
         ("parked" | "needs_attention", ..) => {
-            format!("the run {} is parked: `flowcell runs show {}` shows its open questions", run.run_id, run.run_id)
+            format!(
+                "the run {} is parked: `flowcell runs show {}` shows its open questions",
+                run.run_id,
+                shell_word(run.run_id.as_str())
+            )
         }
         (status, ..) => format!("the run {} has the status {status}", run.run_id),
     };

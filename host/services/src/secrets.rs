@@ -20,7 +20,7 @@ mod operator;
 
 use std::sync::Arc;
 
-use flowcell_contract::{Failure, Tenant, code as codes};
+use flowcell_contract::{Failure, Tenant, code as codes, shell::shell_word};
 use zeroize::Zeroizing;
 
 pub use self::{
@@ -151,7 +151,8 @@ impl Secrets {
         if known.is_some_and(|origins| origins.is_empty()) {
             return Ok(());
         }
-        let help = format!("create it with `flowcell secret set {name}{} --for {WEBHOOK}`", tenant_option(tenant));
+        let (word, of) = (shell_word(name), tenant_option(tenant));
+        let help = format!("create it with `flowcell secret set {word}{of} --for {WEBHOOK}`");
         Err(format!("the secret `{name}` does not exist or cannot sign posts; {help}"))
     }
 
@@ -193,19 +194,22 @@ impl Secrets {
 /// Returns the message for a secret that the tenant does not have. It does not reveal if another tenant has it.
 fn missing(tenant: &Tenant, name: &str) -> String {
     format!(
-        "the secret `{name}` does not exist; create it with `flowcell secret set {name}{} --for ORIGIN`, where ORIGIN \
+        "the secret `{name}` does not exist; create it with `flowcell secret set {}{} --for ORIGIN`, where ORIGIN \
          is the server that may receive it",
+        shell_word(name),
         tenant_option(tenant)
     )
 }
 
 fn not_for(tenant: &Tenant, name: &str, origin: &str) -> String {
     format!(
-        "the secret `{name}` is not for {origin}; to allow it, use `flowcell secret set {name}{} --for {origin}`",
-        tenant_option(tenant)
+        "the secret `{name}` is not for {origin}; to allow it, use `flowcell secret set {}{} --for {}`",
+        shell_word(name),
+        tenant_option(tenant),
+        shell_word(origin)
     )
 }
 
 fn tenant_option(tenant: &Tenant) -> String {
-    if *tenant == Tenant::local() { String::new() } else { format!(" --tenant {tenant}") }
+    if *tenant == Tenant::local() { String::new() } else { format!(" --tenant {}", shell_word(tenant.as_str())) }
 }

@@ -21,6 +21,7 @@ use super::{
     test::cases_path,
 };
 use crate::{
+    arguments::{quote, shell_word},
     cli_error::{CliError, Exit},
     options::{PackArgs, StoreArgs},
     owner::{local_tenant, unreadable},
@@ -140,10 +141,10 @@ impl Pass<'_> {
         let Some(RunEnd::Failed { task: Some(task), .. }) = end else { return Ok(true) };
         self.show(&["runs", "show", &self.run, &task], true)?;
         let said = format!(
-            "`flowcell eval EXPRESSION --state '{}' --run {} --task '{}'` evaluates with the values of the task",
-            inert(&self.state.display().to_string()),
-            self.run,
-            inert(&task),
+            "`flowcell eval EXPRESSION --state {} --run {} --task {}` evaluates with the values of the task",
+            inert(&quote(&self.state.display().to_string())),
+            shell_word(&self.run),
+            inert(&quote(&task)),
         );
         self.terminal.say(&self.terminal.paint().faint(&said));
         Ok(true)

@@ -16,6 +16,7 @@ use flowcell::{
 };
 
 use crate::{
+    arguments::shell_word,
     cli_error::{CliError, Exit},
     duration,
     options::{PackArgs, StoreArgs, channels::ChannelArgs},
@@ -263,12 +264,13 @@ fn find(name: &str) -> Result<DiscoveredFile, CliError> {
         .iter()
         .fold(problem, |problem, found| problem.note(format!("{}: {}", found.location.file, found.message)));
     if Path::new(name).is_file() {
-        problem = problem.hint(format!("run a flow by its file with `flowcell run {name}`"));
+        problem = problem.hint(format!("run a flow by its file with `flowcell run {}`", shell_word(name)));
     }
     if let Some((_, file)) = name.rsplit_once('/') {
-        return Err(
-            problem.hint(format!("a flow's name is that of its file: write `-F {file}`; folders are no namespaces"))
-        );
+        return Err(problem.hint(format!(
+            "a flow's name is that of its file: write `-F {}`; folders are no namespaces",
+            shell_word(file)
+        )));
     }
     Err(match flowcell::similar(name, names.iter().copied()) {
         Some(meant) => problem.hint(format!("did you mean `{meant}`?")),
@@ -301,12 +303,15 @@ impl From<SessionError> for CliError {
             SessionError::Start(error) => error.into(),
             SessionError::Store(error) => CliError::internal(format!("the store failed: {error}")),
             SessionError::Dialect(path) => {
-                let hint = format!("run it with `flowcell run {}`", path.display());
+                let hint = format!("run it with `flowcell run {}`", shell_word(&path.display().to_string()));
                 CliError::wrong(SessionError::Dialect(path).to_string()).hint(hint)
             }
             SessionError::Taken { .. } => CliError::wrong(error.to_string()).hint("choose another prefix with `-s`"),
             SessionError::Driven(run) => {
-                let hint = format!("wait until it ends, or cancel it with `flowcell runs cancel {run}`");
+                let hint = format!(
+                    "wait until it ends, or cancel it with `flowcell runs cancel {}`",
+                    shell_word(run.as_str())
+                );
                 CliError::wrong(SessionError::Driven(run).to_string()).hint(hint)
             }
             SessionError::Prefix(_) => CliError::wrong(error.to_string()),

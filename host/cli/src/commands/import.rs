@@ -12,6 +12,7 @@ use flowcell_import::{Finding, Format, ImportError, Imported, Verdict, is_flow_n
 use serde_json::json;
 
 use crate::{
+    arguments::shell_word,
     cli_error::{CliError, Exit},
     output::{put, put_json, replace_file, unwritable},
     terminal::{Terminal, counted},
@@ -99,8 +100,11 @@ pub(super) fn execute(args: &ImportArgs, terminal: Terminal) -> Result<Exit, Cli
         put(&report(&imported, &paths))?;
     }
     if imported.marks > 0 {
-        let next =
-            format!("next: `flowcell validate {}` lists {} to look at", paths[0], counted(imported.marks, "mark"));
+        let next = format!(
+            "next: `flowcell validate {}` lists {} to look at",
+            shell_word(&paths[0].to_string()),
+            counted(imported.marks, "mark")
+        );
         terminal.say(&terminal.paint().faint(&next));
     }
     Ok(Exit::Good)

@@ -17,7 +17,7 @@ use flowcell::{
 };
 
 use crate::{
-    arguments::at_least_one,
+    arguments::{at_least_one, shell_word},
     cli_error::{CliError, Exit},
     duration,
     options::{KeyArgs, PackArgs, StoreArgs},
@@ -316,7 +316,7 @@ fn warn_before_first_tenant(args: &OneTenant, terminal: Terminal) -> Result<(), 
                       for it"
                 .to_owned(),
         };
-        let help = format!("create a token with `flowcell token create {}`{local}", args.name);
+        let help = format!("create a token with `flowcell token create {}`{local}", shell_word(&args.name));
         terminal.warn(&format!("{warning}\nhelp: {help}"));
     }
     Ok(())

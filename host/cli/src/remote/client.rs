@@ -25,6 +25,7 @@ use serde_json::Value;
 
 use super::ServerAddress;
 use crate::{
+    arguments::shell_word,
     cli_error::{CliError, Exit},
     terminal::Terminal,
 };
@@ -191,7 +192,9 @@ impl Refused {
         let problem = CliError::ending(exit_of(*status), format!("{address} answered {}{code}", status.as_u16()));
         let problem = if message.is_empty() { problem } else { problem.cause(message) };
         match *status {
-            StatusCode::UNAUTHORIZED => problem.hint(format!("log in: `flowcell login {address}`")),
+            StatusCode::UNAUTHORIZED => {
+                problem.hint(format!("log in: `flowcell login {}`", shell_word(&address.to_string())))
+            }
             _ => problem,
         }
     }

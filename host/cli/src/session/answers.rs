@@ -18,7 +18,7 @@ use super::{
     lines::{Subject, caller_prefix},
     screen::Screen,
 };
-use crate::cli_error::CliError;
+use crate::{arguments::shell_word, cli_error::CliError};
 
 /// The length of a question's digest in hexadecimal digits.
 const DIGEST_DIGITS: usize = 32;
@@ -172,7 +172,7 @@ pub(crate) fn check_before_move(
 /// Returns the error for an answer to a run that has ended.
 pub(crate) fn run_ended_error(run: &RunId, gate: &str) -> CliError {
     CliError::wrong(format!("the run has ended, so `{gate}` takes no answer"))
-        .hint(format!("`flowcell runs resume {run}` prints the result of the run"))
+        .hint(format!("`flowcell runs resume {}` prints the result of the run", shell_word(run.as_str())))
 }
 
 /// Replaces the hints of an error by one with the open question whose address is most similar to `gate`, or with the open
@@ -358,7 +358,7 @@ impl RecordedAnswers {
             None => Ok(()),
             Some((gate, value, other)) => {
                 Err(CliError::wrong(format!("`{gate}` already has the answer `{other}`, so `{value}` is too late"))
-                    .hint(format!("`flowcell runs retry {run} --from NODE` asks again")))
+                    .hint(format!("`flowcell runs retry {} --from NODE` asks again", shell_word(run.as_str()))))
             }
         }
     }

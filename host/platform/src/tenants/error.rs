@@ -1,5 +1,6 @@
 //! The errors of operations on tenants.
 
+use flowcell_contract::shell::shell_word;
 use flowcell_runtime::ports::StoreError;
 
 use super::MAX_NAME;
@@ -14,24 +15,32 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 pub enum TenantError {
     /// The tenant does not exist.
-    #[error("the tenant `{0}` does not exist; create it with `flowcell tenant create {0}`")]
+    #[error("the tenant `{0}` does not exist; create it with `flowcell tenant create {word}`", word = shell_word(.0))]
     Unknown(String),
     /// A removed tenant had the name.
     #[error(
         "a tenant `{0}` was removed, and copies of the store may have its data; create another one of this name with \
-         `flowcell tenant create {0} --reuse-name`"
+         `flowcell tenant create {word} --reuse-name`",
+        word = shell_word(.0)
     )]
     Removed(String),
     /// The removal of the tenant has begun.
-    #[error("the tenant `{0}` is being removed; finish it with `flowcell tenant delete {0} --yes`")]
+    #[error(
+        "the tenant `{0}` is being removed; finish it with `flowcell tenant delete {word} --yes`",
+        word = shell_word(.0)
+    )]
     BeingRemoved(String),
     /// The tenant to remove is enabled.
-    #[error("the tenant `{0}` is enabled; stop it first with `flowcell tenant disable {0} --stop`")]
+    #[error(
+        "the tenant `{0}` is enabled; stop it first with `flowcell tenant disable {word} --stop`",
+        word = shell_word(.0)
+    )]
     Enabled(String),
     /// Processes drive runs of the tenant to remove.
     #[error(
-        "{1} runs of the tenant `{0}` are driven; end them with `flowcell tenant disable {0} --stop`, or stop the \
-         processes that drive them, and try again"
+        "{1} runs of the tenant `{0}` are driven; end them with `flowcell tenant disable {word} --stop`, or stop the \
+         processes that drive them, and try again",
+        word = shell_word(.0)
     )]
     Driven(String, u64),
     /// The tenant `local` cannot be removed.

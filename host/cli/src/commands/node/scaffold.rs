@@ -10,6 +10,7 @@ use flowcell::is_reserved;
 use include_dir::{Dir, DirEntry, include_dir};
 
 use crate::{
+    arguments::shell_word,
     cli_error::{CliError, Exit},
     output::put_line,
     terminal::Terminal,
@@ -83,6 +84,7 @@ pub(super) fn execute(args: &NewArgs, terminal: Terminal) -> Result<Exit, CliErr
     let made = make(&folder, &args.name, args.lang);
     made.map_err(|error| CliError::wrong(format!("cannot write the project into {shown}")).because(&error))?;
     put_line(&shown.to_string())?;
+    let shown = shell_word(&shown.to_string());
     let test = format!("`flowcell node test {shown}` builds the project and runs its cases");
     let hint = match args.lang {
         Language::Js | Language::Ts => format!("`npm install` in {shown} gets the tools; then {test}"),

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::registry::RegistryArgs;
 use crate::{
+    arguments::shell_word,
     cli_error::{CliError, Exit},
     options::locked::LockArgs,
     output::{put, put_json},
@@ -122,7 +123,7 @@ fn as_text(found: &[Found<'_>], index: &CheckedIndex, place: &str) -> String {
         let types: Vec<_> = pack.types.iter().map(|node| node.name.as_str()).collect();
         let _ = writeln!(text, "  types     {}", inert(&types.join(", ")));
         let _ = writeln!(text, "  size      {} bytes, versions {}", pack.size, versions.join(", "));
-        let _ = writeln!(text, "  install   flowcell node install {} --index {}", pack.pack, inert(place));
+        let _ = writeln!(text, "  install   flowcell node install {} --index {}", pack.pack, inert(&shell_word(place)));
     }
     if found.len() > MAX_SHOWN {
         let _ = writeln!(text, "\nand {} more: add a word, or print all with `--json`", found.len() - MAX_SHOWN);

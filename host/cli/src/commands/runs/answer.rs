@@ -5,7 +5,7 @@ use flowcell::{QuestionRef, RunCommand, RunId, waiting};
 
 use super::record;
 use crate::{
-    arguments::run_id,
+    arguments::{run_id, shell_word},
     cli_error::{CliError, Exit},
     options::{PackArgs, TenantArgs},
     output::put_json,
@@ -55,8 +55,11 @@ fn show_question(of: &TenantArgs, run: &RunId, gate: &str) -> Result<Exit, CliEr
     let host = of.reading_host(&PackArgs::default())?;
     let question = waiting::question(&host, run, gate)?;
     let question = question.ok_or_else(|| {
-        let problem = CliError::wrong(format!("no question is open at `{gate}` in the run `{run}`"))
-            .hint(format!("`flowcell runs show {run}{}` shows the open questions", of.selection()));
+        let problem = CliError::wrong(format!("no question is open at `{gate}` in the run `{run}`")).hint(format!(
+            "`flowcell runs show {}{}` shows the open questions",
+            shell_word(run.as_str()),
+            of.selection()
+        ));
         answers::with_open_questions(problem, &host, run, gate)
     })?;
     put_json(&question)?;

@@ -8,6 +8,7 @@ use flowcell::{
 };
 
 use crate::{
+    arguments::{quote, shell_word},
     cli_error::CliError,
     terminal::{Paint, counted, inert},
 };
@@ -35,7 +36,7 @@ pub(super) fn read(
     let Some(why) = inputs.missing() else { return Ok(inputs) };
     let problem = CliError::wrong(why);
     Err(match inputs.elsewhere.as_slice() {
-        [] => problem.hint(format!("`flowcell runs show {run}` shows the tasks of the run")),
+        [] => problem.hint(format!("`flowcell runs show {}` shows the tasks of the run", shell_word(run.as_str()))),
         elsewhere => problem.hint(format!("the addresses of the node include {}", elsewhere.join(", "))),
     })
 }
@@ -96,7 +97,8 @@ pub(super) fn render(inputs: &TaskInputs, at: (&RunId, &str), selection: &str, p
         }
     }
     let (run, task) = at;
-    let command = format!("flowcell runs show {run} '{}'{}", inert(task), inert(selection));
+    let command =
+        format!("flowcell runs show {} {}{}", shell_word(run.as_str()), inert(&quote(task)), inert(selection));
     if cuts > 0 {
         text.push_str(
             &paint.faint(&format!("values with ⟨cut⟩ are shortened; `{command} --json` prints them completely\n")),

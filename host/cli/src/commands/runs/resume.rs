@@ -12,7 +12,7 @@ use flowcell::{
 };
 
 use crate::{
-    arguments::run_id,
+    arguments::{run_id, shell_word},
     cli_error::{CliError, Exit},
     options::{PackArgs, TenantArgs, channels::ChannelArgs},
     owner::{Owner, REPEAT_LATER, block_on, listen_beside, refused},
@@ -150,9 +150,10 @@ fn wait_for_claim(
         if began.elapsed() >= CLAIM_PATIENCE {
             let hint = match *run == driven && is_repeated {
                 true => format!("that process lives; {REPEAT_LATER}"),
-                false => {
-                    format!("that process lives, and goes on with the run; `flowcell runs show {driven}` shows it")
-                }
+                false => format!(
+                    "that process lives, and goes on with the run; `flowcell runs show {}` shows it",
+                    shell_word(driven.as_str())
+                ),
             };
             return Err(CliError::from(StartError::from(OpenError::Driven(driven))).hint(hint));
         }
@@ -190,7 +191,11 @@ pub(super) fn resume_here(
     answers::check(&args.answers, runner.graph())?;
     if let Some((gate, _)) = args.answers.iter().find(|(gate, _)| !runner.may_ask(gate)) {
         return Err(CliError::wrong(format!("the question at `{gate}` is closed: it was answered or timed out")).hint(
-            format!("`flowcell runs show {name}{}` shows the status of the run and its open questions", of.selection()),
+            format!(
+                "`flowcell runs show {}{}` shows the status of the run and its open questions",
+                shell_word(name.as_str()),
+                of.selection()
+            ),
         ));
     }
     session::print_warnings(&args, &host.warnings_of(&name), terminal);

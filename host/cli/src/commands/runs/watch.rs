@@ -29,7 +29,7 @@ use self::{
 };
 use super::{deliver, input};
 use crate::{
-    arguments::run_id,
+    arguments::{run_id, shell_word},
     cli_error::{CliError, Exit},
     clock::now_ms,
     options::{PackArgs, TenantArgs},
@@ -269,11 +269,11 @@ impl Watch<'_> {
     fn retry(&mut self, from: Option<String>) -> Result<(), CliError> {
         let WatchArgs { of, packs, .. } = self.args;
         let run = self.model.run.clone();
-        let node = from.as_ref().map(|node| format!(" --from {node}")).unwrap_or_default();
+        let node = from.as_ref().map(|node| format!(" --from {}", shell_word(node))).unwrap_or_default();
         let folder = match Owner::of(of.store.place()?, packs)? {
             Owner::Other(folder) => folder,
             Owner::Here(_) => {
-                let command = format!("flowcell runs retry {run}{node}{}", of.selection());
+                let command = format!("flowcell runs retry {}{node}{}", shell_word(run.as_str()), of.selection());
                 let why = format!("no process here would drive the new run; `{command}` does");
                 return Err(CliError::wrong(why));
             }

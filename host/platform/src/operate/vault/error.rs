@@ -1,5 +1,7 @@
 //! The errors of the vault. No error contains a value or a key.
 
+use flowcell_contract::shell::shell_word;
+
 use crate::operate::documents::DocumentError;
 
 use super::{MAX_CREDENTIALS, MAX_NAME, MAX_SECRETS, MAX_VALUE, MIN_VALUE};
@@ -23,7 +25,7 @@ pub enum VaultError {
     #[error("a secret expires after 1 ms to 365 days, or has no end")]
     Lifetime,
     /// The secret does not exist.
-    #[error("the secret `{0}` does not exist; create it with `flowcell secret set {0}`")]
+    #[error("the secret `{0}` does not exist; create it with `flowcell secret set {word}`", word = shell_word(.0))]
     Unknown(String),
     /// The tenant has the maximum number of secrets.
     #[error("the limit of {MAX_SECRETS} secrets is reached; remove one with `flowcell secret rm NAME`")]
@@ -40,7 +42,8 @@ pub enum VaultError {
     /// The key of the tenant is missing.
     #[error(
         "the key of the tenant `{0}` is missing; put its file back into the folder `secret.key.tenants` beside the key \
-         of the store, or remove what cannot be decrypted with `flowcell secret reset --tenant {0}`"
+         of the store, or remove what cannot be decrypted with `flowcell secret reset --tenant {word}`",
+        word = shell_word(.0)
     )]
     NoTenantKey(String),
     /// The secret is encrypted with another key.
@@ -55,7 +58,10 @@ pub enum VaultError {
         given: String,
     },
     /// The secret does not decrypt, since its row was changed or moved.
-    #[error("the secret `{0}` was changed in the store; set it again with `flowcell secret set {0}`")]
+    #[error(
+        "the secret `{0}` was changed in the store; set it again with `flowcell secret set {word}`",
+        word = shell_word(.0)
+    )]
     Damaged(String),
     /// The data key does not decrypt.
     #[error("the data key {1} of the tenant `{0}` was changed in the store; set the secrets of the tenant again")]
@@ -64,7 +70,10 @@ pub enum VaultError {
     #[error("the credential is invalid: {0}")]
     Credential(String),
     /// The credential does not exist.
-    #[error("the credential `{0}` does not exist; create it with `flowcell credential set {0}`")]
+    #[error(
+        "the credential `{0}` does not exist; create it with `flowcell credential set {word}`",
+        word = shell_word(.0)
+    )]
     UnknownCredential(String),
     /// The authorization server gave no token.
     #[error("the credential was not connected: {0}")]
@@ -73,7 +82,10 @@ pub enum VaultError {
     #[error("the limit of {MAX_CREDENTIALS} credentials is reached; remove one with `flowcell credential remove NAME`")]
     TooManyCredentials,
     /// The credential, or its token, does not decrypt, since its row was changed or moved.
-    #[error("the credential `{0}` was changed in the store; set it again with `flowcell credential set {0}`")]
+    #[error(
+        "the credential `{0}` was changed in the store; set it again with `flowcell credential set {word}`",
+        word = shell_word(.0)
+    )]
     DamagedCredential(String),
     /// Another caller changed the secret or the key at the same time.
     #[error("another process changed `{0}` at the same time; try again")]

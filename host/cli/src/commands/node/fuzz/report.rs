@@ -5,11 +5,9 @@ use std::fmt::Write as _;
 use flowcell::contract::code::{INVALID_INPUT, TIMEOUT};
 use serde_json::{Value, json};
 
-use super::{
-    Finding, FuzzArgs, Fuzzed,
-    text::{ascii_json, shell_word},
-};
+use super::{Finding, FuzzArgs, Fuzzed, text::ascii_json};
 use crate::{
+    arguments::shell_word,
     cli_error::CliError,
     commands::node::subject::Subject,
     output::{put, put_json},

@@ -77,15 +77,6 @@ pub(super) fn ascii_json(value: &Value) -> String {
     text
 }
 
-/// Returns a text as one word of a shell.
-pub(super) fn shell_word(text: &str) -> String {
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=@,".contains(letter);
-    if !text.is_empty() && text.chars().all(is_plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -98,13 +89,5 @@ mod tests {
         let text = ascii_json(&value);
         assert!(text.is_ascii() && !text.contains('\u{7f}') && text.contains("\\ud83d\\ude00"), "{text}");
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap_or_default(), value);
-    }
-
-    #[test]
-    fn words_of_a_shell_keep_quotes_and_spaces() {
-        assert_eq!(shell_word("dist/a-b_1.wasm"), "dist/a-b_1.wasm");
-        assert_eq!(shell_word("it's"), r"'it'\''s'");
-        assert_eq!(shell_word(""), "''");
-        assert_eq!(shell_word("$(x)"), "'$(x)'");
     }
 }

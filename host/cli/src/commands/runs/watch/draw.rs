@@ -12,7 +12,11 @@ use super::{
     model::{Head, Model, View},
     rows::{Item, Row, Wait, count, count_passes, state_of, state_of_pass, tally, wait_of},
 };
-use crate::{duration, terminal::counted};
+use crate::{
+    arguments::{quote, shell_word},
+    duration,
+    terminal::counted,
+};
 
 /// Maximum number of lines above the rows that show the end of a run.
 const MAX_OUTCOME_LINES: usize = 6;
@@ -326,7 +330,7 @@ fn help(width: usize) -> Vec<Line> {
 /// Draws the details of a task. Of a text that is too long, the last line tells the size.
 fn details(model: &Model, task: &str, text: &str, width: usize) -> Vec<Line> {
     let Model { run, selection, .. } = model;
-    let command = format!("flowcell runs show {run} '{task}'{selection}");
+    let command = format!("flowcell runs show {} {}{selection}", shell_word(run.as_str()), quote(task));
     let cut = format!("… cut: the text has {} bytes; `{command}` prints it", text.len());
     bounded(text, width, &cut)
 }
@@ -350,7 +354,7 @@ fn bounded(text: &str, width: usize, cut: &str) -> Vec<Line> {
 fn question(model: &Model, wait: &Wait, width: usize) -> Vec<Line> {
     let Model { run, selection, .. } = model;
     let mut lines = vec![Line::of(Style::Name, &wait.address)];
-    let command = format!("flowcell answer {run} '{}' --show{selection}", wait.address);
+    let command = format!("flowcell answer {} {} --show{selection}", shell_word(run.as_str()), quote(&wait.address));
     let cut = format!("… cut: the question has {} bytes; `{command}` prints it", wait.text.len());
     lines.extend(bounded(&wait.text, width, &cut));
     let choices = wait.question.iter().flat_map(|question| &question.choices).enumerate();

@@ -3,6 +3,7 @@
 use flowcell::{RunEnd, RunId};
 
 use super::frame::{Line, Style, folded, wrapped};
+use crate::arguments::{quote, shell_word};
 
 /// Maximum number of lines of the outputs below the head. All of them are on a page of their own.
 const MAX_OUTPUT_LINES: usize = 3;
@@ -115,8 +116,9 @@ impl Outcome {
     /// Returns the command that prints the outputs, and for a failed task the one that shows its attempts. `selection`: the
     /// options that select the tenant and the store.
     pub(super) fn command(&self, run: &RunId, selection: &str) -> String {
+        let run = shell_word(run.as_str());
         match self.error.as_ref().and_then(|error| error.task.as_deref()) {
-            Some(task) => format!("`flowcell runs show {run} '{task}'{selection}` shows the task that failed"),
+            Some(task) => format!("`flowcell runs show {run} {}{selection}` shows the task that failed", quote(task)),
             None if self.error.is_some() || self.unknown.is_some() => {
                 format!("`flowcell runs show {run}{selection}` shows the run")
             }
