@@ -74,6 +74,10 @@ fn a_readme_travels_in_its_pack() {
     let docs = |of: &str| done(flowcell(&project).args(["node", "docs", of, "--packs", "dist"]));
     written("# Shop\r\n\nGreets *people*.\u{1b}[2J\u{202e}\n".as_bytes());
     assert!(built().status.success());
+    let home = std::env::home_dir().unwrap();
+    let bytes = fs::read(project.join("dist/shop.wasm")).unwrap();
+    let paths = home.join(".cargo/registry").display().to_string();
+    assert!(!bytes.windows(paths.len()).any(|part| part == paths.as_bytes()), "the pack names {paths}");
     let expected = "# Shop\n\nGreets *people*.\\u{1b}[2J\\u{202e}\n";
     assert_eq!((docs("shop").as_str(), docs("dist/shop.wasm").as_str()), (expected, expected));
     assert!(docs("shop.greet").starts_with("# `shop.greet@0.1.0`\n"), "a type is described");

@@ -1,6 +1,7 @@
 //! `flowcell node build`: builds a pack from a project.
 
 mod bundle;
+mod cargo;
 mod requirements;
 mod staged;
 mod tool;
@@ -187,6 +188,7 @@ impl BuildArgs {
 fn rust(project: &Project) -> Result<Vec<u8>, CliError> {
     let mut command = CARGO.command(&project.folder)?;
     command.args(["build", "--release", "--target", RUST_TARGET, "--message-format", "json-render-diagnostics"]);
+    cargo::hide_home(&mut command);
     let said = CARGO.output_of(command, || {
         lacks_target(&project.folder).then(|| format!("the target is missing: run `rustup target add {RUST_TARGET}`"))
     })?;
