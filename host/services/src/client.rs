@@ -5,15 +5,15 @@
 //! the body piece by piece. The client follows no redirects, decodes nothing, and neither retries nor caches. It limits
 //! only the time for connecting; the caller sets all other time limits.
 //!
-//! A connection is reused for the same tenant and the same origin, for one exchange at a time. The egress guard
-//! validates an IP address when a connection to it is opened. If the host's name later has other IP addresses, open
-//! connections stay.
+//! A connection is reused for the same tenant and the same origin, for one exchange at a time, and only on the tokio
+//! runtime that opened it, because that one drives it. The egress guard validates an IP address when a connection to it
+//! is opened. If the host's name later has other IP addresses, open connections stay.
 //!
 //! | subject | limit |
 //! |---|---|
 //! | head of an answer | 100 headers, 64 KiB |
 //! | an idle connection | not reused after 4 s; closed at a later use of the pool |
-//! | number of idle connections | 64 for one tenant and origin, 256 in all; then the one that was idle longest is closed |
+//! | number of idle connections | 64 for one tenant, origin and runtime, 256 in all; then the one that was idle longest is closed |
 //! | connecting | [`CONNECT_TIMEOUT`](crate::egress::CONNECT_TIMEOUT) |
 //!
 //! If the egress guard has circuit breakers ([`Outbound`](crate::egress::Outbound)), each exchange asks them first.
@@ -169,7 +169,7 @@ impl Client {
         parts: Option<Parts>,
         progress: &mut Progress,
     ) -> Result<Answer, Failure> {
-        let key = Key { tenant: tenant.clone(), origin: to.origin().clone() };
+        let key = Key::of(tenant, to.origin());
         let mut used = message.reuse;
         let mut request = request(to, message, parts)?;
         loop {

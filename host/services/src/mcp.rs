@@ -1,8 +1,8 @@
 //! Tools of external servers that speak the Model Context Protocol (MCP).
 //!
 //! The operator configures the servers: see [`Servers`]. A server is a program that the host starts, or an address that
-//! it reaches over streamable HTTP through the egress guard. The host connects on first use. All callers of all tenants
-//! share the connection, and a broken one is replaced. The host never repeats a call that may have arrived.
+//! it reaches over streamable HTTP through the egress guard. The host connects on first use. All callers of all tenants on
+//! a tokio runtime share the connection, and a broken one is replaced. The host never repeats a call that may have arrived.
 //!
 //! The protocol is that of `rmcp`, the official library: version 2026-07-28, and earlier ones with a handshake. The
 //! host does not use the library's transports. The host itself reads the lines and the HTTP answers, so that every byte
@@ -151,7 +151,7 @@ impl McpTools {
     /// Returns true if the server's last list of tools declares that repeated calls of a tool are harmless. Returns
     /// false if the list does not, or if the host has no list yet.
     pub fn may_be_repeated(&self, server: &str, tool: &str) -> bool {
-        let listed = self.links.get(server).and_then(|link| link.open_connection()?.listed());
+        let listed = self.links.get(server).and_then(Link::listed);
         let hint = |tool: &Tool, hint: &str| tool.annotations.get(hint).and_then(Json::as_bool) == Some(true);
         listed.is_some_and(|tools| {
             let tool = tools.iter().find(|known| *known.name == *tool);

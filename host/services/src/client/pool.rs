@@ -7,7 +7,7 @@ use std::{
 
 use flowcell_contract::Tenant;
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::{runtime, time::Instant};
 
 use super::connection::Connection;
 use crate::egress::Origin;
@@ -22,11 +22,21 @@ const MAX_CONNECTIONS: usize = 256;
 /// The minimum time between two searches of the whole pool for connections that nobody may use any more.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The tenant and origin of a connection. Tenants share no connections: an answer caused by one must not reach another.
+/// The tenant and origin of a connection, and the runtime that drives it. Tenants share no connections: an answer caused
+/// by one must not reach another. Runtimes share none either: a connection breaks when its runtime ends, and that must
+/// not fail a request that waits on another runtime.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
-    pub(super) tenant: Tenant,
-    pub(super) origin: Origin,
+    tenant: Tenant,
+    origin: Origin,
+    runtime: runtime::Id,
+}
+
+impl Key {
+    /// Returns the key of the connections that the present runtime drives.
+    pub(super) fn of(tenant: &Tenant, origin: &Origin) -> Key {
+        Key { tenant: tenant.clone(), origin: origin.clone(), runtime: runtime::Handle::current().id() }
+    }
 }
 
 #[derive(Default)]

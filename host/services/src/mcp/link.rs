@@ -1,6 +1,8 @@
-//! One server and its connection. The connection is opened on first use, and opened again after it broke.
+//! One server and its connection. The connection is opened on first use, and opened again after it broke. Each tokio
+//! runtime opens its own, because a connection breaks when its runtime ends, and that must not fail a call that waits on
+//! another runtime.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use flowcell_contract::Failure;
 use futures_util::{
@@ -8,12 +10,13 @@ use futures_util::{
     future::{BoxFuture, Shared},
 };
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::{runtime, sync::Semaphore};
 
 use super::{
     connection::Connection,
     failures,
     servers::{Server, ServerKind},
+    tool::Tool,
 };
 use crate::{client::Client, code, secret::Environment};
 
@@ -24,7 +27,8 @@ pub(super) struct Link {
     pub(super) server: Arc<Server>,
     pub(super) calls: Semaphore,
     client: Client,
-    opening: Mutex<Option<Opening>>,
+    /// The connections by the runtimes that drive them.
+    openings: Mutex<HashMap<runtime::Id, Opening>>,
 }
 
 impl Link {
@@ -37,14 +41,17 @@ impl Link {
             }
             ServerKind::Program(_) => client.clone(),
         };
-        Link { calls: Semaphore::new(server.max_calls), server, client, opening: Mutex::default() }
+        Link { calls: Semaphore::new(server.max_calls), server, client, openings: Mutex::default() }
     }
 
-    /// Returns the connection, and opens it if necessary. If several callers need it at the same time, it is opened
-    /// once for all of them. The opening continues even if all callers stop waiting.
+    /// Returns the connection of the present runtime, and opens it if necessary. If several callers need it at the same
+    /// time, it is opened once for all of them. The opening continues even if all callers stop waiting.
     pub(super) fn connect(&self, environment: &Environment) -> Opening {
-        let mut slot = self.opening.lock();
-        if let Some(opening) = slot.as_ref().filter(|opening| may_be_usable(opening)) {
+        let runtime = runtime::Handle::current().id();
+        let mut openings = self.openings.lock();
+        // Those of runtimes that have ended are broken, too.
+        openings.retain(|_, opening| may_be_usable(opening));
+        if let Some(opening) = openings.get(&runtime) {
             return opening.clone();
         }
         let (server, client, environment) = (self.server.clone(), self.client.clone(), environment.clone());
@@ -61,13 +68,14 @@ impl Link {
         });
         let gone = |_| Failure::retryable(code::MCP_CONNECT, "the host is shutting down");
         let opening = async move { task.await.map_err(gone)? }.boxed().shared();
-        slot.insert(opening).clone()
+        openings.insert(runtime, opening.clone());
+        opening
     }
 
-    /// Returns the open connection, if any.
-    pub(super) fn open_connection(&self) -> Option<Arc<Connection>> {
-        let slot = self.opening.lock();
-        slot.as_ref()?.peek()?.as_ref().ok().cloned()
+    /// Returns the last list of tools that the host has got over any open connection. `None`: it has got none.
+    pub(super) fn listed(&self) -> Option<Arc<[Tool]>> {
+        let openings = self.openings.lock();
+        openings.values().find_map(|opening| opening.peek()?.as_ref().ok()?.listed())
     }
 }
 

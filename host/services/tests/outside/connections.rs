@@ -23,6 +23,22 @@ async fn a_connection_is_reused_only_by_the_same_tenant() {
     assert_eq!(server.connections(), 2);
 }
 
+#[test]
+fn a_connection_is_reused_only_on_the_runtime_that_drives_it() {
+    let serving = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let server = serving.block_on(Server::start(|_| ok("hello")));
+    let kit = serving.block_on(async { Kit::local(&server.url("")) });
+    let [first, second] = [(); 2].map(|()| tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap());
+    for (runtime, connections) in [(&first, 1), (&second, 2), (&first, 2), (&second, 2)] {
+        runtime.block_on(kit.get(&server.url("/"))).unwrap();
+        assert_eq!(server.connections(), connections);
+    }
+    // Otherwise the end of a runtime would break a request that waits on another one.
+    drop(first);
+    second.block_on(kit.get(&server.url("/"))).unwrap();
+    assert_eq!(server.connections(), 2);
+}
+
 #[tokio::test]
 async fn grants_are_checked_at_each_call_despite_open_connections() {
     let server = Server::start(|_| ok("hello")).await;
