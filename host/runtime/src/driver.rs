@@ -439,7 +439,9 @@ impl Driver {
             return Incoming::Command(command);
         }
         self.evict_waiting();
-        let due = self.clock.first(&self.state);
+        // A timer that ends an attempt now would be a failure that only the end of the process has caused: an attempt that
+        // waits for a call that this driver no longer makes could not answer. The next process has the timers, too.
+        let due = if self.shutdown.is_requested() { None } else { self.clock.first(&self.state) };
         self.set_wake(due);
         std::future::poll_fn(|context| incoming::poll_next(self, context, due)).await
     }

@@ -20,6 +20,7 @@ mod reference;
 mod reference_loops;
 mod resuming;
 mod scopes;
+mod stopping;
 mod undos;
 
 /// The allocator of the program. Simulated runs spend a fifth of their time in that of the system.

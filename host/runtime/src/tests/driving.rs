@@ -61,7 +61,7 @@ impl NodeRunner for PlanRunner {
     }
 }
 
-struct OneFlow(Arc<Graph>);
+pub(super) struct OneFlow(pub(super) Arc<Graph>);
 
 impl Flows for OneFlow {
     fn resolve(&self, name: &str, _: &Pin) -> Result<Pinned, Failure> {
