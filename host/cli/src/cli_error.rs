@@ -61,6 +61,8 @@ pub(crate) struct CliError {
     hints: Vec<String>,
     /// The diagnostics of a flow, printed before the message.
     findings: Vec<Diagnostic>,
+    /// True if the owner of the store has ended, or is about to, and the command may ask the next one.
+    is_owner_gone: bool,
 }
 
 impl CliError {
@@ -73,6 +75,7 @@ impl CliError {
             notes: Vec::new(),
             hints: Vec::new(),
             findings: Vec::new(),
+            is_owner_gone: false,
         }
     }
 
@@ -139,6 +142,16 @@ impl CliError {
     /// Returns the message and its causes on one line, for JSON.
     pub(crate) fn plain(&self) -> String {
         std::iter::once(&self.message).chain(&self.causes).map(String::as_str).collect::<Vec<_>>().join(": ")
+    }
+
+    /// Marks an error as the end of the store's owner, which has not handled the request.
+    pub(crate) fn by_gone_owner(self) -> CliError {
+        CliError { is_owner_gone: true, ..self }
+    }
+
+    /// Returns true if the owner of the store has ended, or is about to, and the command may ask the next one.
+    pub(crate) fn is_owner_gone(&self) -> bool {
+        self.is_owner_gone
     }
 
     /// Returns the outcome of the command.

@@ -1,19 +1,22 @@
 //! The owner of a store: this process, or another one that accepts requests over a socket in the store's folder.
 
 use std::{
+    cell::RefCell,
+    hash::{BuildHasher as _, RandomState},
     path::Path,
     sync::Arc,
     thread,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use flowcell::{
     Host, InputError, Json, LoadError, MoveError, NoVersion, OpenStoreError, RetryError, RunId, StartError,
-    control::{self, Driver, HandedOverRuns, OwnerReply, OwnerRequest, Reach},
+    control::{self, AskOwnerError, Driver, HandedOverRuns, Listening, OwnerReply, OwnerRequest, Reach},
     files::operation::{FileOperation, MAX_PART},
     tenants::{Tenants, operation::Operation},
 };
+use tokio::runtime::Runtime;
 
 use crate::{
     arguments::shell_word,
@@ -25,20 +28,63 @@ use crate::{
 
 /// The time for which a command waits for an owner that does not listen: until it listens, or has ended.
 const MAX_ENDING_TIME: Duration = Duration::from_secs(2);
+/// The time for which a command looks for an owner that takes its request. A process that ends waits 10 s for the calls of
+/// the runs that it drives.
+pub(crate) const MAX_OWNER_SEARCH: Duration = Duration::from_secs(30);
 /// Pause before the store is opened again.
-const OWNER_PAUSE: Duration = Duration::from_millis(20);
+pub(crate) const OWNER_PAUSE: Duration = Duration::from_millis(20);
 
 /// Sends a request to the process that owns the store in a folder. Returns the id of the run that the request
 /// concerns, which is empty if it concerns none. Fails if the owner refuses the request.
 pub(crate) fn ask_owner(folder: &Path, ask: &OwnerRequest) -> Result<RunId, CliError> {
-    let told = control::ask_owner(folder, ask)
-        .map_err(|error| CliError::internal("cannot reach the process that owns the store").because(&error))?;
+    let told = control::ask_owner(folder, ask).map_err(|error| unreachable(&error))?;
     let run = ask.run().cloned().unwrap_or_else(|| RunId::from(""));
     match told {
         OwnerReply::Done { run } => Ok(run),
         OwnerReply::Operated { .. } => Ok(run),
         OwnerReply::Refused { code, message } => Err(refused(&code, &message, &run)),
     }
+}
+
+/// Returns the error for an owner that has not answered.
+pub(crate) fn unreachable(error: &AskOwnerError) -> CliError {
+    let problem = CliError::internal("cannot reach the process that owns the store").because(error);
+    match error {
+        AskOwnerError::Gone(_) => problem.by_gone_owner(),
+        AskOwnerError::Failed(_) => problem.note("that process may have done what the command asks for"),
+    }
+}
+
+/// Executes a command again if the owner of the store has ended, or is about to, before it took the request. The command
+/// then asks the next owner, or this process becomes the owner. Gives up after [`MAX_OWNER_SEARCH`].
+pub(crate) fn with_present_owner<T>(mut command: impl FnMut() -> Result<T, CliError>) -> Result<T, CliError> {
+    let until = Instant::now() + MAX_OWNER_SEARCH;
+    loop {
+        match command() {
+            Err(error) if error.is_owner_gone() && Instant::now() < until => thread::sleep(OWNER_PAUSE),
+            done => return done,
+        }
+    }
+}
+
+/// Sends a request to the process that owns the store. If that process has ended, sends it to the next one, for at most
+/// [`MAX_OWNER_SEARCH`].
+pub(crate) fn ask_present_owner(folder: &Path, ask: &OwnerRequest) -> Result<OwnerReply, AskOwnerError> {
+    let until = Instant::now() + MAX_OWNER_SEARCH;
+    loop {
+        match control::ask_owner(folder, ask) {
+            Err(AskOwnerError::Gone(_)) if Instant::now() < until => thread::sleep(OWNER_PAUSE),
+            told => return told,
+        }
+    }
+}
+
+/// Makes the id of a new run, in the form of the ids that hosts make. A request with an id may be sent again: the run
+/// begins once.
+pub(crate) fn new_run_id() -> RunId {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    let random = RandomState::new().hash_one(now) as u32;
+    RunId::from(format!("run-{now:012x}{random:08x}"))
 }
 
 pub(crate) fn refused(code: &str, message: &str, run: &RunId) -> CliError {
@@ -99,6 +145,40 @@ impl<'a> Owner<'a> {
     }
 }
 
+/// The owner of a store, which is found again when it has ended.
+pub(crate) struct PresentOwner<'a> {
+    place: StoreLocation<'a>,
+    packs: PackArgs,
+    owner: RefCell<Owner<'a>>,
+}
+
+impl<'a> PresentOwner<'a> {
+    pub(crate) fn of(place: StoreLocation<'a>, packs: PackArgs) -> Result<PresentOwner<'a>, CliError> {
+        let owner = RefCell::new(Owner::of(place, &packs)?);
+        Ok(PresentOwner { place, packs, owner })
+    }
+
+    /// Returns the host of this process, if this process owns the store.
+    pub(crate) fn host(&self) -> Option<Host> {
+        match &*self.owner.borrow() {
+            Owner::Here(host) => Some(host.clone()),
+            Owner::Other(_) => None,
+        }
+    }
+
+    /// Executes an operation of operators in the process that owns the store.
+    pub(crate) fn operate(&self, operation: &Operation) -> Result<Json, CliError> {
+        with_present_owner(|| {
+            let done = self.owner.borrow().operate(operation.clone());
+            if done.as_ref().is_err_and(CliError::is_owner_gone) {
+                let next = Owner::of(self.place, &self.packs)?;
+                *self.owner.borrow_mut() = next;
+            }
+            done
+        })
+    }
+}
+
 /// Returns the place of the store. Fails for a store in memory, which has no runs of other processes.
 pub(crate) fn require_durable(store: &StoreArgs) -> Result<StoreLocation<'_>, CliError> {
     match store.place()? {
@@ -111,32 +191,73 @@ pub(crate) fn require_durable(store: &StoreArgs) -> Result<StoreLocation<'_>, Cl
 
 /// Accepts requests of other processes, such as answers and new runs, until this process ends. If the socket cannot be
 /// opened, prints a warning and returns.
-pub(crate) fn listen(host: &Host, folder: &Path, owner: Arc<dyn Driver>, reach: Reach, terminal: Terminal) {
-    if let Err(error) = control::listen(host, folder, owner, reach) {
+pub(crate) fn listen(
+    host: &Host,
+    folder: &Path,
+    owner: Arc<dyn Driver>,
+    reach: Reach,
+    terminal: Terminal,
+) -> Option<Listening> {
+    let listening = control::listen(host, folder, owner, reach);
+    let warn = |error: &std::io::Error| {
         terminal.say(&format!(
             "warning: cannot open the control socket, so other terminals cannot answer or send: {error}"
         ));
+    };
+    listening.inspect_err(warn).ok()
+}
+
+/// Drives the run of a command, and the runs that other processes hand over meanwhile. One runtime drives them all: if
+/// each run had one, its end would break what the run shares with the others, such as connections.
+pub(crate) struct RunDriver {
+    runtime: Runtime,
+    /// `None` if the store is not in a folder.
+    handed_over: Option<Arc<HandedOverRuns>>,
+    listening: Option<Listening>,
+}
+
+impl RunDriver {
+    /// Accepts requests of other processes from now on, if the store is in a folder.
+    pub(crate) fn listen(
+        host: &Host,
+        store: &StoreArgs,
+        packs: &PackArgs,
+        terminal: Terminal,
+    ) -> Result<RunDriver, CliError> {
+        let runtime = new_runtime()?;
+        let StoreLocation::Folder(folder) = store.place()? else {
+            return Ok(RunDriver { runtime, handed_over: None, listening: None });
+        };
+        let handed_over = HandedOverRuns::new(host.clone(), runtime.handle().clone());
+        let listening = listen(host, folder, handed_over.clone(), packs.reach(), terminal);
+        Ok(RunDriver { runtime, handed_over: Some(handed_over), listening })
+    }
+
+    /// Drives the run of the command. Then the process is about to end: parks the runs of other processes, which continue
+    /// them, and takes no more requests.
+    pub(crate) fn drive<T>(self, own: impl Future<Output = T>) -> T {
+        let result = self.runtime.block_on(async {
+            let result = own.await;
+            if let Some(handed_over) = &self.handed_over {
+                handed_over.stop().await;
+            }
+            result
+        });
+        if let Some(listening) = self.listening {
+            listening.end();
+        }
+        flowcell::end_runtime(self.runtime);
+        result
     }
 }
 
-/// Accepts requests like [`listen`], in a process that drives one run of its own. The returned value has the runs that
-/// other processes hand over; this process drives them until its own run ends. Returns `None` if the store is not in a
-/// folder.
-pub(crate) fn listen_beside(
-    host: &Host,
-    store: &StoreArgs,
-    packs: &PackArgs,
-    terminal: Terminal,
-) -> Result<Option<Arc<HandedOverRuns>>, CliError> {
-    let StoreLocation::Folder(folder) = store.place()? else { return Ok(None) };
-    let handed_over = HandedOverRuns::new(host.clone());
-    listen(host, folder, handed_over.clone(), packs.reach(), terminal);
-    Ok(Some(handed_over))
+fn new_runtime() -> Result<Runtime, CliError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| CliError::internal("cannot start the runtime").because(&error))
 }
 
 pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, CliError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| CliError::internal("cannot start the runtime").because(&error))?;
+    let runtime = new_runtime()?;
     let result = runtime.block_on(work);
     flowcell::end_runtime(runtime);
     Ok(result)
@@ -219,12 +340,14 @@ pub(crate) fn operate(operation: Operation, store: &StoreArgs) -> Result<Json, C
 /// Executes an operation of operators, such as a change of tenants, in this process. If another process owns the
 /// store, sends the operation to that process.
 pub(crate) fn operate_with(args: &PackArgs, operation: Operation, store: &StoreArgs) -> Result<Json, CliError> {
-    Owner::of(require_durable(store)?, args)?.operate(operation)
+    let place = require_durable(store)?;
+    with_present_owner(|| Owner::of(place, args)?.operate(operation.clone()))
 }
 
 /// Disables a tenant and cancels its runs, in this process or in the one that owns the store.
 pub(crate) fn stop_tenant(name: &str, store: &StoreArgs) -> Result<Json, CliError> {
-    match Owner::of(require_durable(store)?, &PackArgs::default())? {
+    let place = require_durable(store)?;
+    with_present_owner(|| match Owner::of(place, &PackArgs::default())? {
         Owner::Here(host) => {
             let stopped = block_on(control::stop_tenant(&host, name))?;
             let stopped = stopped.map_err(|error| refused(error.code(), &error.to_string(), &RunId::from("")))?;
@@ -234,7 +357,7 @@ pub(crate) fn stop_tenant(name: &str, store: &StoreArgs) -> Result<Json, CliErro
         Owner::Other(folder) => {
             ask_for_result(folder, &OwnerRequest::StopTenant { name: name.to_owned() }, &RunId::from(""))
         }
-    }
+    })
 }
 
 fn ask_to_operate(folder: &Path, operation: Operation) -> Result<Json, CliError> {
@@ -243,9 +366,7 @@ fn ask_to_operate(folder: &Path, operation: Operation) -> Result<Json, CliError>
 
 /// Sends a request about a run to the process that owns the store, and returns the result.
 pub(crate) fn ask_for_result(folder: &Path, ask: &OwnerRequest, run: &RunId) -> Result<Json, CliError> {
-    let told = control::ask_owner(folder, ask)
-        .map_err(|error| CliError::internal("cannot reach the process that owns the store").because(&error))?;
-    match told {
+    match control::ask_owner(folder, ask).map_err(|error| unreachable(&error))? {
         OwnerReply::Operated { result } => Ok(result),
         OwnerReply::Done { .. } => Err(CliError::internal("the process that owns the store sent an unexpected reply")),
         OwnerReply::Refused { code, message } => Err(refused(&code, &message, run)),
@@ -267,8 +388,8 @@ pub(crate) fn put(
     FileAbout { name, mime, metadata }: FileAbout,
     mut content: Content,
 ) -> Result<Json, CliError> {
-    let owner = Owner::of(require_durable(store)?, &PackArgs::default())?;
-    let operate = |deed| owner.operate(Operation::File { tenant: tenant.to_owned(), deed });
+    let owner = PresentOwner::of(require_durable(store)?, PackArgs::default())?;
+    let operate = |deed| owner.operate(&Operation::File { tenant: tenant.to_owned(), deed });
     let mut part = content.part(MAX_PART)?;
     if part.len() < MAX_PART {
         return operate(FileOperation::Put { name, mime, metadata, content: STANDARD.encode(part) });
@@ -289,12 +410,12 @@ pub(crate) fn get(
     id: &str,
     mut write: impl FnMut(&[u8]) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
-    let owner = Owner::of(require_durable(store)?, &PackArgs::default())?;
+    let owner = PresentOwner::of(require_durable(store)?, PackArgs::default())?;
     let damaged = || CliError::internal("the process that owns the store sent an unexpected reply");
     let mut offset = 0;
     loop {
         let deed = FileOperation::Read { id: id.to_owned(), offset };
-        let told = owner.operate(Operation::File { tenant: tenant.to_owned(), deed })?;
+        let told = owner.operate(&Operation::File { tenant: tenant.to_owned(), deed })?;
         let content = told.get("content").and_then(Json::as_str).ok_or_else(damaged)?;
         let part = STANDARD.decode(content).map_err(|_| damaged())?;
         if part.is_empty() {

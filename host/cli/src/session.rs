@@ -31,7 +31,6 @@ use std::{path::Path, sync::Arc};
 use flowcell::{
     Channel, Diagnostic, FlowRunner, Host, Json, PolicyOverride, RunOptions, RunResult,
     channels::{JsonLines, Notice, Notices},
-    control::HandedOverRuns,
 };
 
 use self::chat::Chat;
@@ -49,6 +48,7 @@ use crate::{
         StoreLocation,
         channels::{Attached, Channels},
     },
+    owner::RunDriver,
     terminal::{Terminal, finding, inert},
 };
 
@@ -66,7 +66,7 @@ pub(crate) fn finish(
 /// Drives the run like [`finish`]. Prints the result with `prints`. If `prints` is `None`, prints the outputs.
 fn finish_as(
     plan: &Plan,
-    session: Session,
+    mut session: Session,
     host: Host,
     runner: FlowRunner,
     prints: Option<&report::Prints>,
@@ -128,8 +128,8 @@ pub(crate) struct Session {
     chat: Option<Arc<Chat>>,
     channels: Channels,
     attached: Attached,
-    /// The runs that other processes have handed over, which this process drives until its own run ends.
-    handed_over: Option<Arc<HandedOverRuns>>,
+    /// Drives the run. `None` if another process drives it.
+    driver: Option<RunDriver>,
     /// True if the store is not in memory, so that the run outlives the process.
     durable: bool,
 }
@@ -153,12 +153,12 @@ impl Session {
         });
         let durable = !matches!(plan.store.place()?, StoreLocation::Memory);
         let refusals = (!plan.answers.is_empty()).then(|| Arc::new(Refusals::new(screen.clone(), &plan.answers)));
-        Ok(Session { screen, progress, events, asker, refusals, chat, channels, attached, handed_over: None, durable })
+        Ok(Session { screen, progress, events, asker, refusals, chat, channels, attached, driver: None, durable })
     }
 
-    /// Adds the runs that other processes hand over, which this process drives until its own run ends.
-    pub(crate) fn with_handed_over(self, handed_over: Option<Arc<HandedOverRuns>>) -> Session {
-        Session { handed_over, ..self }
+    /// Adds the driver of the run.
+    pub(crate) fn driven_by(self, driver: RunDriver) -> Session {
+        Session { driver: Some(driver), ..self }
     }
 
     /// Returns the channels to attach to the run when it starts or is resumed.
@@ -192,31 +192,26 @@ impl Session {
         }
     }
 
-    /// Drives the run to its end, or until it needs an answer that no channel can give. Also returns whether a signal
-    /// has interrupted the run.
-    fn run(&self, plan: &Plan, runner: FlowRunner, flow: &str) -> Result<(RunResult, Interruption), CliError> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| CliError::internal("cannot start the runtime").because(&error))?;
+    /// Drives the run to its end, or until it needs an answer that no channel can give, and then parks the runs that other
+    /// processes have handed over. Also returns whether a signal has interrupted the run.
+    fn run(&mut self, plan: &Plan, runner: FlowRunner, flow: &str) -> Result<(RunResult, Interruption), CliError> {
+        let driver = self.driver.take().ok_or_else(|| CliError::internal("another process drives the run"))?;
         runner.start_session();
         let interrupts = Interrupts::watch(runner.hub(), self.screen.clone(), self.durable)?;
-        let result = runtime.block_on(async {
+        let result = driver.drive(async {
             match (&self.asker, &self.chat) {
                 (_, Some(chat)) => chat.drive_run(runner, plan.again).await,
                 (None, None) => Ok(self.attached.drive_run(runner).await),
                 (Some(asker), None) => Ok(asker.drive_run(runner, flow).await),
             }
         })?;
-        flowcell::end_runtime(runtime);
         Ok((result, interrupts.first()))
     }
 
-    /// Drives the run until it ends or parks, stops the handed-over runs, and closes the screen.
-    pub(crate) fn until_end(&self, plan: &Plan, runner: FlowRunner) -> Result<(RunResult, Interruption), CliError> {
+    /// Drives the run until it ends or parks, and closes the screen.
+    pub(crate) fn until_end(&mut self, plan: &Plan, runner: FlowRunner) -> Result<(RunResult, Interruption), CliError> {
         let flow = runner.flow().to_owned();
-        let ended = self.run(plan, runner, &flow);
-        // The process is about to end, so it stops driving the runs of other processes.
-        self.handed_over.iter().for_each(|handed_over| handed_over.stop());
-        let ended = ended?;
+        let ended = self.run(plan, runner, &flow)?;
         self.screen.close();
         Ok(ended)
     }

@@ -3,6 +3,7 @@
 #![cfg(unix)]
 
 mod driven;
+mod ended;
 mod renamed;
 
 use std::{

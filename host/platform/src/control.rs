@@ -4,6 +4,7 @@
 
 mod begin;
 mod console;
+mod listening;
 mod reach;
 mod request;
 mod socket;
@@ -15,8 +16,6 @@ use std::{
     ops::ControlFlow,
     os::unix::net::UnixStream,
     path::Path,
-    sync::Arc,
-    thread,
     time::Duration,
 };
 
@@ -27,11 +26,13 @@ use tokio::time::Instant;
 pub use self::{
     begin::{Driver, HandedOverRuns, QueueDriver},
     console::ConsoleAccess,
+    listening::{Listening, listen},
     reach::Reach,
     request::{OwnerReply, OwnerRequest},
     stop::{NotCancelled, StoppedTenant, stop_tenant, stop_tenant_as},
     watch::{Events, watch_owner},
 };
+use self::{listening::Admittance, request::OWNER_STOPPING};
 use crate::{
     Host, StartError,
     host::resolved,
@@ -50,14 +51,51 @@ const MAX_OPENING_TIME: Duration = Duration::from_secs(2);
 /// Pause before a command to a run is sent again, see [`MAX_OPENING_TIME`].
 const RETRY_PAUSE: Duration = Duration::from_millis(5);
 
+/// A process that owns a store, and that has not answered a request.
+#[derive(Debug, thiserror::Error)]
+pub enum AskOwnerError {
+    /// The process has ended, or is about to end. It has not handled the request, or the request may be sent again.
+    #[error(transparent)]
+    Gone(io::Error),
+    /// The request failed, and the process may have handled it.
+    #[error(transparent)]
+    Failed(io::Error),
+}
+
 /// Sends a request to the process that owns the store in a folder, and returns the answer.
-pub fn ask_owner(folder: &Path, ask: &OwnerRequest) -> io::Result<OwnerReply> {
-    let mut stream = socket::connect(folder)?;
+pub fn ask_owner(folder: &Path, ask: &OwnerRequest) -> Result<OwnerReply, AskOwnerError> {
+    let stream = connect(folder)?;
+    let told = exchange(stream, ask).map_err(|error| match ask.may_be_repeated() {
+        true => AskOwnerError::Gone(error),
+        false => AskOwnerError::Failed(error),
+    })?;
+    match told {
+        OwnerReply::Refused { code, message } if code == OWNER_STOPPING => {
+            Err(AskOwnerError::Gone(io::Error::other(message)))
+        }
+        told => Ok(told),
+    }
+}
+
+fn exchange(mut stream: UnixStream, ask: &OwnerRequest) -> io::Result<OwnerReply> {
     let line = serde_json::to_string(ask).map_err(io::Error::other)?;
     writeln!(stream, "{line}")?;
     let mut answer = String::new();
-    BufReader::new(stream).take(MAX_BYTES).read_line(&mut answer)?;
+    if BufReader::new(stream).take(MAX_BYTES).read_line(&mut answer)? == 0 {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the process ended before it answered"));
+    }
     serde_json::from_str(&answer).map_err(io::Error::other)
+}
+
+/// Connects to the process that owns the store in a folder.
+fn connect(folder: &Path) -> Result<UnixStream, AskOwnerError> {
+    socket::connect(folder).map_err(|error| match error.kind() {
+        // A process that was killed leaves its socket behind. One that has ended removes it.
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound | io::ErrorKind::ConnectionReset => {
+            AskOwnerError::Gone(error)
+        }
+        _ => AskOwnerError::Failed(error),
+    })
 }
 
 /// Returns true if a process listens in the folder of a store. One that was killed leaves its socket behind.
@@ -65,29 +103,14 @@ pub fn is_listening(folder: &Path) -> bool {
     socket::connect(folder).is_ok()
 }
 
-/// Answers requests of other processes until this process ends. `owner` drives the runs that other processes hand over.
-/// After each request that may have made runs ready, its [`Driver::notify_ready`] is called. Handed-over runs get at
-/// most the access in `reach`.
-pub fn listen(host: &Host, folder: &Path, owner: Arc<dyn Driver>, reach: Reach) -> io::Result<()> {
-    // The store's lock guarantees that no other process listens here.
-    let listener = socket::bind(folder)?;
-    let host = host.clone();
-    thread::Builder::new().name("flowcell-control".into()).spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let (host, owner, reach) = (host.clone(), owner.clone(), reach.clone());
-            let answering = thread::Builder::new().name("flowcell-answer".into());
-            // If no thread starts, the connection closes without an answer.
-            let _ = answering.spawn(move || serve_connection(&host, &stream, &*owner, &reach));
-        }
-    })?;
-    Ok(())
-}
-
-fn serve_connection(host: &Host, stream: &UnixStream, owner: &dyn Driver, reach: &Reach) {
+fn serve_connection(host: &Host, stream: &UnixStream, owner: &dyn Driver, reach: &Reach, admittance: Admittance) {
     let _ = stream.set_read_timeout(Some(REQUEST_TIMEOUT));
     let mut line = String::new();
     if BufReader::new(stream).take(MAX_BYTES).read_line(&mut line).is_err() {
         return;
+    }
+    if admittance.is_refused() {
+        return send_reply(stream, &refusal(OWNER_STOPPING, &"the process is stopping"));
     }
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -98,8 +121,12 @@ fn serve_connection(host: &Host, stream: &UnixStream, owner: &dyn Driver, reach:
             let known = host.each_event(&run, 0, |_| ControlFlow::Break(()));
             let watched = known.map(|()| send_reply(stream, &OwnerReply::Done { run: run.clone() }));
             match watched.map_err(AskError::from) {
-                // The watcher may have disconnected.
-                Ok(()) => _ = watch::send_events(host, &run, stream, &runtime),
+                Ok(()) => {
+                    // The end of the process does not wait for watchers.
+                    drop(admittance);
+                    // The watcher may have disconnected.
+                    let _ = watch::send_events(host, &run, stream, &runtime);
+                }
                 Err(error) => send_reply(stream, &refusal(error.code(), &error)),
             }
         }

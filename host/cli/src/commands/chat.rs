@@ -7,7 +7,7 @@ use crate::{
     arguments::run_id,
     cli_error::{CliError, Exit},
     options::{PackArgs, StoreArgs, channels::ChannelArgs},
-    owner::{self, Owner, require_durable},
+    owner::{Owner, RunDriver, require_durable, with_present_owner},
     session::{self, Plan, chat::remote},
     terminal::Terminal,
 };
@@ -28,24 +28,24 @@ pub(crate) struct ChatArgs {
 
 /// Resumes the run here, or talks with it through the process that owns the store.
 pub(super) fn execute(args: ChatArgs, terminal: Terminal) -> Result<Exit, CliError> {
-    match Owner::of(require_durable(&args.store)?, &args.packs)? {
+    with_present_owner(|| match Owner::of(require_durable(&args.store)?, &args.packs)? {
         Owner::Other(folder) => remote::talk(folder, &args.run, terminal),
         Owner::Here(host) => {
             let plan = Plan {
                 run_id: Some(args.run.clone()),
                 chat: true,
                 again: true,
-                channels: args.channels,
-                packs: args.packs,
+                channels: args.channels.clone(),
+                packs: args.packs.clone(),
                 store: args.store.clone(),
                 ..Plan::default()
             };
-            let handed_over = owner::listen_beside(&host, &plan.store, &plan.packs, terminal)?;
+            let driver = RunDriver::listen(&host, &plan.store, &plan.packs, terminal)?;
             let _serving = host.serve()?;
             let session = session::Session::open(&plan, &host, args.run.as_str(), terminal)?;
-            let session = session.with_handed_over(handed_over);
+            let session = session.driven_by(driver);
             let runner = host.resume(&args.run, RunOptions { by_hand: true, ..session.options(&plan, Json::Null) })?;
             session::finish(&plan, session, host, runner, terminal)
         }
-    }
+    })
 }

@@ -86,11 +86,12 @@ pub(crate) fn execute(args: &DriveArgs, terminal: Terminal) -> Result<Exit, CliE
         Arc::new(Watcher { host: host.clone(), terminal, channels: channels.clone(), console }),
     );
     let reloader = Arc::new(Reloader::new(host.clone()));
+    let mut listening = None;
     let said = match place {
         StoreLocation::Folder(folder) => {
             let owner =
                 Arc::new(QueueDriver { admission: drive.admission(), reloader: reloader.clone(), origin: None });
-            listen(&host, folder, owner, args.packs.reach(), terminal);
+            listening = listen(&host, folder, owner, args.packs.reach(), terminal);
             format!("driving the runs in {}", folder.display())
         }
         _ => "driving the runs of the shared store".to_owned(),
@@ -112,6 +113,9 @@ pub(crate) fn execute(args: &DriveArgs, terminal: Terminal) -> Result<Exit, CliE
         host.stop_telemetry().await;
         outcome
     })?;
+    if let Some(listening) = listening {
+        listening.end();
+    }
     channels.close();
     outcome
 }

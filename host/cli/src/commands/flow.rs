@@ -21,7 +21,7 @@ use crate::{
     duration,
     options::{PackArgs, StoreArgs, channels::ChannelArgs},
     output::put_json,
-    owner::{self, Owner},
+    owner::{self, Owner, RunDriver, with_present_owner},
     session,
     session::{Plan, follow::HandOver, inputs},
     terminal::{Terminal, finding},
@@ -125,28 +125,36 @@ pub(super) fn execute(name: &str, mut args: FlowArgs, terminal: Terminal) -> Res
         store: std::mem::take(&mut args.store),
         ..Plan::default()
     };
-    let host = match Owner::of(plan.store.place()?, &plan.packs)? {
-        Owner::Here(host) => host,
-        Owner::Other(folder) => {
-            return run_through_owner(&args, &plan, &entry, folder, terminal);
-        }
-    };
-    let (session, input) = load_session(&args, &host, &entry)?;
+    with_present_owner(|| match Owner::of(plan.store.place()?, &plan.packs)? {
+        Owner::Here(host) => run_here(&args, &plan, &entry, host, terminal),
+        Owner::Other(folder) => run_through_owner(&args, &plan, &entry, folder, terminal),
+    })
+}
+
+/// Runs the flow in this process, which owns the store.
+fn run_here(
+    args: &FlowArgs,
+    plan: &Plan,
+    entry: &DiscoveredFile,
+    host: Host,
+    terminal: Terminal,
+) -> Result<Exit, CliError> {
+    let (session, input) = load_session(args, &host, entry)?;
     if !args.quiet {
         session.warnings().iter().for_each(|found| terminal.say(&finding(found, terminal.paint())));
     }
-    let handed_over = owner::listen_beside(&host, &plan.store, &plan.packs, terminal)?;
+    let driver = RunDriver::listen(&host, &plan.store, &plan.packs, terminal)?;
     let _serving = host.serve()?;
-    let front = session::Session::open(&plan, &host, session.flow().name(), terminal)?;
-    let front = front.with_handed_over(handed_over);
-    let options = front.options(&plan, Json::Null);
+    let front = session::Session::open(plan, &host, session.flow().name(), terminal)?;
+    let mut front = front.driven_by(driver);
+    let options = front.options(plan, Json::Null);
     match owner::block_on(session.open(input, args.delete, options))?? {
         Opened::Busy => {
             front.close();
             report_run_in_progress(&session, host.sessions(), terminal)
         }
         Opened::Run(runner) => {
-            let (result, interrupted) = front.until_end(&plan, *runner)?;
+            let (result, interrupted) = front.until_end(plan, *runner)?;
             // If two processes start this run at the same time, the store accepts one of them. The other process gets
             // `Running`.
             if result.status == RunStatus::Running {
@@ -159,7 +167,7 @@ pub(super) fn execute(name: &str, mut args: FlowArgs, terminal: Terminal) -> Res
             std::mem::forget(session);
             host.wait_for_watchers(&result.run_id);
             session::release_store(host);
-            let exit = session::report::explain(&plan, &result, interrupted, terminal);
+            let exit = session::report::explain(plan, &result, interrupted, terminal);
             front.close();
             Ok(exit)
         }

@@ -6,7 +6,6 @@ use std::{
     fs,
     io::{self, Read},
     path::{Path, PathBuf},
-    time::{SystemTime, UNIX_EPOCH},
 };
 
 use clap::{Args, Subcommand, ValueHint};
@@ -18,7 +17,7 @@ use crate::{
     cli_error::{CliError, Exit},
     options::{BesideArgs, PackArgs, StoreLocation, TenantArgs, channels::ChannelArgs},
     output::{JsonLines, put_exactly, put_json, put_line},
-    owner::{self, Owner},
+    owner::{Owner, RunDriver, new_run_id, with_present_owner},
     session,
     session::{Plan, inputs},
     terminal::Terminal,
@@ -275,48 +274,58 @@ fn show(args: &ShowArgs) -> Result<Exit, CliError> {
 fn run_flow(args: RunFlowArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let RunFlowArgs { name, input, inputs, run_id, json, quiet, folder, channels, packs, of } = args;
     let (tenant, store) = (of.other_name(), of.store.clone());
-    let plan = Plan { run_id, json, quiet, channels, packs, store, tenant, ..Plan::default() };
-    let members = inputs.as_ref().and_then(Json::as_object).into_iter().flatten();
+    let mut plan = Plan { run_id, json, quiet, channels, packs, store, tenant, ..Plan::default() };
+    with_present_owner(|| run_flow_once(&name, (&input[..], inputs.as_ref()), &folder, &of, &mut plan, terminal))
+}
+
+/// Runs a flow of the library in this process, or in the one that owns the store.
+fn run_flow_once(
+    name: &str,
+    (input, inputs): (&[(String, inputs::Member)], Option<&Json>),
+    folder: &Folder,
+    of: &TenantArgs,
+    plan: &mut Plan,
+    terminal: Terminal,
+) -> Result<Exit, CliError> {
+    let members = inputs.and_then(Json::as_object).into_iter().flatten();
     let members = members.map(|(key, value)| (key.to_string(), value.clone()));
     let host = match Owner::of(plan.store.place()?, &plan.packs)? {
         Owner::Here(host) => host,
         Owner::Other(store) => {
             of.refuse_beside_owner("POST /v1/runs")?;
-            let (store, given) = (store.to_owned(), input.into_iter());
-            let members = members.map(|(key, value)| (key, inputs::Member::Value(value))).chain(given).collect();
-            return hand_over(&store, &folder.flows, &name, Plan { input: members, ..plan }, terminal);
+            let (store, given) = (store.to_owned(), input.iter().cloned());
+            plan.input = members.map(|(key, value)| (key, inputs::Member::Value(value))).chain(given).collect();
+            let run = plan.run_id.get_or_insert_with(new_run_id).clone();
+            return hand_over(&store, &folder.flows, (name, &run), plan, terminal);
         }
     };
-    let handed_over = owner::listen_beside(&host, &plan.store, &plan.packs, terminal)?;
+    let driver = RunDriver::listen(&host, &plan.store, &plan.packs, terminal)?;
     let host = of.host(host)?;
-    let members: Vec<_> = members.chain(inputs::kept_by(&host, &input)?).collect();
+    let members: Vec<_> = members.chain(inputs::kept_by(&host, input)?).collect();
     let input = inputs::collect(&members, None)?;
-    let flows = FlowService::open(host.clone(), folder.of(&of));
+    let flows = FlowService::open(host.clone(), folder.of(of));
     let _serving = host.serve()?;
-    let front = session::Session::open(&plan, &host, &name, terminal)?;
-    let front = front.with_handed_over(handed_over);
-    let options = front.options(&plan, Json::Null);
-    let runner = flows.prepare(&name, input, options)?;
+    let front = session::Session::open(plan, &host, name, terminal)?.driven_by(driver);
+    let options = front.options(plan, Json::Null);
+    let runner = flows.prepare(name, input, options)?;
     of.note(&host, "run.start", runner.run_id())?;
-    session::print_warnings(&plan, flows.library().load(&host, &name, None)?.warnings(), terminal);
-    session::finish(&plan, front, host, runner, terminal)
+    session::print_warnings(plan, flows.library().load(&host, name, None)?.warnings(), terminal);
+    session::finish(plan, front, host, runner, terminal)
 }
 
 /// Asks the process that owns the store to run a flow, and logs the steps after the run has ended or is parked.
-fn hand_over(store: &Path, flows: &Path, name: &str, args: Plan, terminal: Terminal) -> Result<Exit, CliError> {
+fn hand_over(
+    store: &Path,
+    flows: &Path,
+    (name, run): (&str, &RunId),
+    plan: &Plan,
+    terminal: Terminal,
+) -> Result<Exit, CliError> {
     let file = FlowLibrary::open(flows).get(name, None)?.file;
-    let run = args.run_id.as_ref().cloned().unwrap_or_else(new_run_id);
-    let args = Plan { run_id: Some(run.clone()), ..args };
-    let exit = run::hand_over(store, &args, &file, terminal)?;
-    let host = args.packs.reading_host(&args.store)?;
-    FlowService::open(host, flows).log_run(name, &run)?;
+    let exit = run::hand_over(store, plan, &file, terminal)?;
+    let host = plan.packs.reading_host(&plan.store)?;
+    FlowService::open(host, flows).log_run(name, run)?;
     Ok(exit)
-}
-
-/// Makes a run id from the time and the process id. The command must know the id in order to log the steps later.
-fn new_run_id() -> RunId {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-    RunId::from(format!("run-{now:016x}{:08x}", std::process::id()))
 }
 
 fn log(args: &LogArgs) -> Result<Exit, CliError> {

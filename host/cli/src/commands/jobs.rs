@@ -1,6 +1,6 @@
 //! `flowcell jobs`: shows, steers and executes jobs, which act on all runs of a filter.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use clap::{Args, Subcommand};
 use flowcell::{
@@ -14,7 +14,7 @@ use crate::{
     cli_error::{CliError, Exit},
     options::{PackArgs, TenantArgs},
     output::{put, put_json},
-    owner::{Owner, block_on, require_durable, unreadable},
+    owner::{PresentOwner, block_on, require_durable, unreadable},
     session::interrupt::{Signal, Signals},
     terminal::{Terminal, inert},
 };
@@ -106,19 +106,19 @@ fn steer(args: JobArgs, command: JobCommand, terminal: Terminal) -> Result<Exit,
 
 /// Sends requests about the jobs of a tenant to the owner of the store: this process or another one.
 pub(super) struct JobClient<'a> {
-    owner: Owner<'a>,
+    owner: PresentOwner<'a>,
     of: &'a TenantArgs,
 }
 
 impl<'a> JobClient<'a> {
     /// Opens the store. If another process owns it, that process gets the requests.
     pub(super) fn open(of: &'a TenantArgs) -> Result<JobClient<'a>, CliError> {
-        Ok(JobClient { owner: Owner::of(require_durable(&of.store)?, &PackArgs::default())?, of })
+        Ok(JobClient { owner: PresentOwner::of(require_durable(&of.store)?, PackArgs::default())?, of })
     }
 
     /// Sends a request, and returns its result.
     pub(super) fn ask<T: DeserializeOwned>(&self, deed: JobOperation) -> Result<T, CliError> {
-        let told = self.owner.operate(Operation::Job { tenant: self.of.tenant.clone(), request: deed })?;
+        let told = self.owner.operate(&Operation::Job { tenant: self.of.tenant.clone(), request: deed })?;
         serde_json::from_str(&told.to_text())
             .map_err(|error| CliError::internal("the owner of the store sent an unexpected reply").because(&error))
     }
@@ -127,9 +127,9 @@ impl<'a> JobClient<'a> {
     /// store, this process executes the job.
     pub(super) fn follow(&self, job: Job, json: bool, terminal: Terminal) -> Result<Exit, CliError> {
         let (job, signal) = block_on(async {
-            match &self.owner {
-                Owner::Here(host) => self.execute(host, &job.id, terminal).await,
-                Owner::Other(folder) => self.watch(folder, job, terminal).await,
+            match self.owner.host() {
+                Some(host) => self.execute(&host, &job.id, terminal).await,
+                None => self.watch(job, terminal).await,
             }
         })??;
         if json {
@@ -147,7 +147,7 @@ impl<'a> JobClient<'a> {
     /// Returns true if this process executes the job, because no other process owns the store. A shared store has no
     /// owner.
     pub(super) fn executes(&self) -> bool {
-        matches!(&self.owner, Owner::Here(host) if host.shared().is_none())
+        self.owner.host().is_some_and(|host| host.shared().is_none())
     }
 
     fn show(&self, id: &str) -> Result<Job, CliError> {
@@ -186,21 +186,24 @@ impl<'a> JobClient<'a> {
         }
     }
 
-    /// Watches a job that the owner of the store executes. After a signal the job goes on.
-    async fn watch(&self, folder: &Path, mut job: Job, terminal: Terminal) -> Result<(Job, Option<Signal>), CliError> {
+    /// Watches a job that the owner of the store executes. After a signal the job goes on. If the owner ends and this
+    /// process becomes the owner, it executes the job.
+    async fn watch(&self, mut job: Job, terminal: Terminal) -> Result<(Job, Option<Signal>), CliError> {
         let mut signals = listen()?;
         let mut said = tokio::time::Instant::now();
         while job.state == JobState::Running {
             tokio::select! {
                 Some(signal) = signals.next() => {
-                    let owner = folder.display();
                     terminal.say(&format!(
-                        "the job goes on in the process that owns the store in {owner}; `flowcell jobs show {id}` shows \
-                         it, and `flowcell jobs cancel {id}` cancels it", id = job.id
+                        "the job goes on in the process that owns the store; `flowcell jobs show {id}` shows it, and \
+                         `flowcell jobs cancel {id}` cancels it", id = job.id
                     ));
                     return Ok((job, Some(signal)));
                 }
                 () = tokio::time::sleep(LOOK_INTERVAL) => job = self.show(&job.id)?,
+            }
+            if let Some(host) = self.owner.host().filter(|_| job.state == JobState::Running) {
+                return self.execute(&host, &job.id, terminal).await;
             }
             if said.elapsed() >= PROGRESS_INTERVAL {
                 said = tokio::time::Instant::now();

@@ -8,7 +8,9 @@ use std::{
 };
 
 use clap::{Args, ValueHint};
-use flowcell::{Host, Json, LoadedFlow, PolicyOverride, RunId, RunOptions, StartError, control::OwnerRequest};
+use flowcell::{
+    CheckedInput, Host, Json, LoadedFlow, PolicyOverride, RunId, RunOptions, StartError, control::OwnerRequest,
+};
 
 use crate::{
     arguments::{chosen_run_id, label},
@@ -16,7 +18,7 @@ use crate::{
     duration,
     options::{PackArgs, StoreArgs, StoreLocation, channels::ChannelArgs},
     output::{put_json, put_line},
-    owner::{self, FileAbout, Owner},
+    owner::{self, FileAbout, Owner, RunDriver, with_present_owner},
     session::{Plan, Session, answers, finish, follow, inputs, print_warnings},
     terminal::Terminal,
 };
@@ -104,46 +106,66 @@ impl RunArgs {
 
 pub(super) fn execute(args: RunArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let (is_detached, is_dry) = (args.detach, args.dry_run);
-    let plan = args.plan();
+    let mut plan = args.plan();
     if plan.json && plan.events_to_stdout() {
         return Err(CliError::wrong("`--json` and `--events -` both write to standard output")
             .hint("write the events to a file with `--events FILE`"));
     }
-    if plan.chat && plan.input_file.as_deref().is_some_and(|path| path.as_os_str() == "-") {
+    let reads_stdin = plan.input_file.as_deref().is_some_and(|path| path.as_os_str() == "-");
+    if plan.chat && reads_stdin {
         return Err(CliError::wrong("`--chat` and `--input-file -` both read standard input")
             .hint("read the input from a file with `--input-file FILE`"));
     }
-    if is_detached {
-        return detach(&plan, terminal);
-    }
-    let host = match (is_dry, plan.store.place()?) {
-        (true, _) => plan.packs.dry_host(&plan.store)?,
-        (false, place) => match Owner::of(place, &plan.packs)? {
-            Owner::Here(host) => host,
-            Owner::Other(folder) => return hand_over(folder, &plan, &plan.flow, terminal),
-        },
-    };
-    let flow = load(&host, &plan, terminal)?;
-    let input = inputs::collect(&inputs::kept_by(&host, &plan.input)?, plan.input_file.as_deref())?;
-    let input = flow.check_input(input).map_err(|error| owner::input_mismatch(&error))?;
-    answers::check(&plan.answers, flow.graph())?;
     if is_dry {
+        let host = plan.packs.dry_host(&plan.store)?;
+        let flow = load(&host, &plan, terminal)?;
+        check_input(&host, &flow, &plan)?;
         dry_run::print(&flow, plan.json)?;
         return Ok(Exit::Good);
     }
-    let handed_over = owner::listen_beside(&host, &plan.store, &plan.packs, terminal)?;
+    let mut execute = || if is_detached { detach(&mut plan, terminal) } else { run(&mut plan, terminal) };
+    match reads_stdin {
+        // It can be read once.
+        true => execute(),
+        false => with_present_owner(execute),
+    }
+}
+
+/// Runs a flow in this process, or in the one that owns the store.
+fn run(plan: &mut Plan, terminal: Terminal) -> Result<Exit, CliError> {
+    let folder = match Owner::of(plan.store.place()?, &plan.packs)? {
+        Owner::Here(host) => return run_here(host, plan, terminal),
+        Owner::Other(folder) => folder.to_owned(),
+    };
+    plan.run_id.get_or_insert_with(owner::new_run_id);
+    hand_over(&folder, plan, &plan.flow, terminal)
+}
+
+/// Checks the input and the answers of a run.
+fn check_input<'a>(host: &Host, flow: &'a LoadedFlow, plan: &Plan) -> Result<CheckedInput<'a>, CliError> {
+    let input = inputs::collect(&inputs::kept_by(host, &plan.input)?, plan.input_file.as_deref())?;
+    let input = flow.check_input(input).map_err(|error| owner::input_mismatch(&error))?;
+    answers::check(&plan.answers, flow.graph())?;
+    Ok(input)
+}
+
+/// Runs a flow in this process, which owns the store.
+fn run_here(host: Host, plan: &Plan, terminal: Terminal) -> Result<Exit, CliError> {
+    let flow = load(&host, plan, terminal)?;
+    let input = check_input(&host, &flow, plan)?;
+    let driver = RunDriver::listen(&host, &plan.store, &plan.packs, terminal)?;
     let _serving = host.serve()?;
-    let session = Session::open(&plan, &host, flow.name(), terminal)?.with_handed_over(handed_over);
+    let session = Session::open(plan, &host, flow.name(), terminal)?.driven_by(driver);
     for (key, meant) in inputs::misspelt(&plan.input, flow.graph()) {
         session.screen.warn(&format!("the flow's input has no member `{key}`; did you mean `{meant}`?"));
     }
-    let runner = host.runner_of(input, session.options(&plan, Json::Null))?;
-    finish(&plan, session, host, runner, terminal)
+    let runner = host.runner_of(input, session.options(plan, Json::Null))?;
+    finish(plan, session, host, runner, terminal)
 }
 
 /// Stores a run that another process, such as `flowcell drive`, then drives. If another process owns the store, that
 /// process starts the run.
-fn detach(plan: &Plan, terminal: Terminal) -> Result<Exit, CliError> {
+fn detach(plan: &mut Plan, terminal: Terminal) -> Result<Exit, CliError> {
     let place = plan.store.place()?;
     if matches!(place, StoreLocation::Memory) {
         return Err(CliError::wrong("a detached run needs a store that outlives this process")
@@ -166,7 +188,9 @@ fn detach(plan: &Plan, terminal: Terminal) -> Result<Exit, CliError> {
             (run_id, "`flowcell drive` drives it")
         }
         Owner::Other(folder) => {
-            let run_id = owner::ask_owner(folder, &start_request(plan, &plan.flow, false)?)?;
+            let folder = folder.to_owned();
+            plan.run_id.get_or_insert_with(owner::new_run_id);
+            let run_id = owner::ask_owner(&folder, &start_request(plan, &plan.flow, false)?)?;
             (run_id, "the process that owns the store drives it")
         }
     };

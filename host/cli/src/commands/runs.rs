@@ -36,7 +36,7 @@ pub(super) use self::{
 use crate::{
     cli_error::{CliError, Exit},
     options::{PackArgs, TenantArgs},
-    owner::{Owner, ask_owner, block_on, refused, require_durable, unreadable},
+    owner::{Owner, ask_owner, block_on, refused, require_durable, unreadable, with_present_owner},
     terminal::Terminal,
 };
 
@@ -81,7 +81,7 @@ pub(super) fn execute(command: RunsCommand, terminal: Terminal) -> Result<Exit, 
         RunsCommand::Show(args) => show::execute(&args, terminal),
         RunsCommand::Watch(args) => watch::execute(&args, terminal),
         RunsCommand::Events(args) => events::execute(&args),
-        RunsCommand::Resume(args) => resume::execute(args, terminal),
+        RunsCommand::Resume(args) => resume::execute(&args, terminal),
         RunsCommand::Retry(args) => retry::execute(args, terminal),
         RunsCommand::Migrate(args) => migrate::execute(args, terminal),
         RunsCommand::Gc(args) => gc::execute(&args, terminal),
@@ -113,6 +113,10 @@ fn record(of: &TenantArgs, run: RunId, command: RunCommand, terminal: Terminal) 
 
 /// Records a command as [`record`] does. Returns the text for the person.
 fn deliver(of: &TenantArgs, run: RunId, command: RunCommand) -> Result<String, CliError> {
+    with_present_owner(|| deliver_once(of, run.clone(), command.clone()))
+}
+
+fn deliver_once(of: &TenantArgs, run: RunId, command: RunCommand) -> Result<String, CliError> {
     Ok(match Owner::of(require_durable(&of.store)?, &PackArgs::default())? {
         Owner::Here(host) => {
             block_on(command_as_operator(&host, &of.tenant, &run, command))?

@@ -142,11 +142,12 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, CliE
         let mut signals =
             Signals::listen().map_err(|error| CliError::internal("cannot listen for signals").because(&error))?;
         let server = Server::bind(host.clone(), settings).await.map_err(start_error)?;
+        let mut listening = None;
         if let StoreLocation::Folder(folder) = place {
             let origin = Some(server.console_origin().to_owned());
             let owner = QueueDriver { admission: server.admission(), reloader: server.reloader(), origin };
             let owner = Arc::new(owner);
-            listen(&host, folder, owner, args.packs.reach(), terminal);
+            listening = listen(&host, folder, owner, args.packs.reach(), terminal);
         }
         reload_at_hangup(server.reloader(), terminal)?;
         tokio::spawn(retention.attend());
@@ -155,6 +156,9 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, CliE
         warn_of_plain_network(server.address(), has_tls, !args.trusted_proxy.is_empty(), terminal);
         terminal.say(&format!("listening on {}", server.url()));
         let exit = serve_until_stopped(server, &mut signals, args.drain_delay, terminal).await;
+        if let (Some(listening), Ok(Exit::Good)) = (listening, &exit) {
+            listening.end();
+        }
         drop(stop_telling);
         // After a second signal, the process ends at once.
         if let (Some(telling), Ok(Exit::Good)) = (telling, &exit) {
@@ -163,7 +167,12 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, CliE
         }
         exit
     });
-    flowcell::end_runtime(runtime);
+    match &exit {
+        Ok(Exit::Good) => flowcell::end_runtime(runtime),
+        // Runs may still be driven. If the runtime dropped their connections one by one, a run on another thread could
+        // record that a call broke. The process ends with the runtime, as if it was killed.
+        _ => std::mem::forget(runtime),
+    }
     exit
 }
 

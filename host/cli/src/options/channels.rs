@@ -16,7 +16,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::cli_error::CliError;
 
 /// The channels of the runs that a command drives.
-#[derive(Args, Default)]
+#[derive(Args, Clone, Default)]
 pub(crate) struct ChannelArgs {
     /// Send the events of the run to a channel: `webhook:URL` posts them; `exec:PROGRAM ARGUMENT…` starts a program
     /// that reads them and may send messages, answer and abort; `jsonl:FILE` writes them with live deltas; `terminal`

@@ -4,7 +4,7 @@ use clap::{Args, builder::RangedU64ValueParser, value_parser};
 use flowcell::{HostBuilder, contract::GrantedLimits};
 
 /// The largest limits that node types may ask for. The help of each option has the usual limit, which needs no grant.
-#[derive(Args, Default)]
+#[derive(Args, Clone, Default)]
 pub(crate) struct NodeLimitArgs {
     /// The most memory that a node type may ask for, in MiB: 64 to 1024 [default: 64]
     #[arg(long, value_name = "MIB", env = "FLOWCELL_MAX_NODE_MEMORY", value_parser = range(64, 1024))]

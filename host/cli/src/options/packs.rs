@@ -33,7 +33,7 @@ use crate::{
 const MAX_ATTEMPTS: u32 = 64;
 
 /// Node types besides the built-in catalog, and everything outside the sandbox that nodes may reach.
-#[derive(Args, Default)]
+#[derive(Args, Clone, Default)]
 pub(crate) struct PackArgs {
     /// Use the packs (*.wasm) in this folder, too; may be repeated
     #[arg(long, value_name = "DIR", value_hint = ValueHint::AnyPath)]

@@ -29,16 +29,12 @@ use super::{
 };
 use crate::{
     cli_error::{CliError, Exit},
-    owner::{Owner, block_on, refused},
+    owner::{MAX_OWNER_SEARCH, OWNER_PAUSE, Owner, RunDriver, ask_present_owner, block_on, refused, unreachable},
     terminal::Terminal,
 };
 
 /// The capacity of the queue of events from the owner's socket to the front ends.
 const EVENT_QUEUE_CAPACITY: usize = 1_024;
-/// The longest time to wait until the store of an owner that has ended can be opened.
-const TAKE_OVER_TIMEOUT: Duration = Duration::from_secs(5);
-/// The interval between two attempts to open the store after its owner has ended.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A run to hand over.
 pub(crate) struct HandOver {
@@ -53,7 +49,7 @@ pub(crate) struct HandOver {
 }
 
 /// Hands a run to the process that owns the store in a folder, and follows it. If the owner ends first, the run
-/// continues in this process.
+/// continues in this process, or in the next owner. If no owner takes the run, the error says that the owner is gone.
 pub(crate) fn hand_over(folder: &Path, plan: &Plan, run: HandOver, terminal: Terminal) -> Result<Exit, CliError> {
     let HandOver { before, ask, flow, prints } = run;
     let host = plan.packs.host()?;
@@ -67,9 +63,15 @@ pub(crate) fn hand_over(folder: &Path, plan: &Plan, run: HandOver, terminal: Ter
     for ask in &before {
         done(folder, ask)?;
     }
-    let run = match begin(folder, &ask)? {
-        Some(run) => run,
-        None => ask.run().cloned().unwrap_or_else(|| RunId::from("")),
+    let of_ask = || ask.run().cloned().unwrap_or_else(|| RunId::from(""));
+    let run = match begin(folder, &ask) {
+        Ok(run) => run.unwrap_or_else(of_ask),
+        // An owner that has ended took the answers. Another process resumes the run with them.
+        Err(error) if error.is_owner_gone() && !before.is_empty() => of_ask(),
+        Err(error) => {
+            session.close();
+            return Err(error);
+        }
     };
     if plan.chat {
         return super::chat::remote::talk(folder, &run, terminal);
@@ -80,20 +82,32 @@ pub(crate) fn hand_over(folder: &Path, plan: &Plan, run: HandOver, terminal: Ter
     }
     let mut follower = Follower::new(folder, &run, plan, &session, prints.as_ref());
     let mut events = known;
+    // The time until which this process looks for the next owner.
+    let mut until = None;
     loop {
-        let followed = match events.take().map_or_else(|| watch(folder, &run), |events| Ok(Some(events))) {
-            Ok(Some(watched)) => follower.follow(watched)?,
-            _ => Followed::Gone,
-        };
-        match followed {
-            Followed::Over(result, interrupted) => return follower.end(&result, interrupted, terminal),
-            Followed::Gone => {}
+        match events.take().map_or_else(|| watch(folder, &run), |events| Ok(Some(events))) {
+            Ok(Some(watched)) => match follower.follow(watched)? {
+                Followed::Over(result, interrupted) => return follower.end(&result, interrupted, terminal),
+                Followed::Gone => {}
+            },
+            Ok(None) => {}
+            Err(error) if error.is_owner_gone() => {}
+            Err(error) => return Err(error),
         }
-        match take_over(plan)? {
-            Some(host) => return resume_here(host, &run, plan, session, prints.as_ref(), terminal),
-            // Another process owns the store by now.
-            None => _ = begin(folder, &OwnerRequest::Resume { run: run.clone(), reach: plan.packs.reach() })?,
+        if let Owner::Here(host) = Owner::of(plan.store.place()?, &plan.packs)? {
+            return resume_here(host, &run, plan, session, prints.as_ref(), terminal);
         }
+        // Another process owns the store by now, or the owner is about to end.
+        match begin(folder, &OwnerRequest::Resume { run: run.clone(), reach: plan.packs.reach() }) {
+            Ok(_) => until = None,
+            Err(error) if error.is_owner_gone() => {
+                if Instant::now() >= *until.get_or_insert_with(|| Instant::now() + MAX_OWNER_SEARCH) {
+                    return Err(error);
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        thread::sleep(OWNER_PAUSE);
     }
 }
 
@@ -129,10 +143,6 @@ fn watch(folder: &Path, run: &RunId) -> Result<Option<Watched>, CliError> {
     }
 }
 
-fn unreachable(error: &std::io::Error) -> CliError {
-    CliError::internal("cannot reach the process that owns the store").because(error)
-}
-
 fn done(folder: &Path, ask: &OwnerRequest) -> Result<RunId, CliError> {
     crate::owner::ask_owner(folder, ask)
 }
@@ -150,21 +160,6 @@ fn begin(folder: &Path, ask: &OwnerRequest) -> Result<Option<RunId>, CliError> {
     }
 }
 
-/// Opens the store after its owner has ended. Returns `None` if another process still owns the store after
-/// [`TAKE_OVER_TIMEOUT`].
-fn take_over(plan: &Plan) -> Result<Option<Host>, CliError> {
-    let began = Instant::now();
-    loop {
-        if let Owner::Here(host) = Owner::of(plan.store.place()?, &plan.packs)? {
-            return Ok(Some(host));
-        }
-        if began.elapsed() > TAKE_OVER_TIMEOUT {
-            return Ok(None);
-        }
-        thread::sleep(POLL_INTERVAL);
-    }
-}
-
 /// Resumes a run in this process after the process that drove it has ended.
 fn resume_here(
     host: Host,
@@ -175,8 +170,7 @@ fn resume_here(
     terminal: Terminal,
 ) -> Result<Exit, CliError> {
     session.screen.note("the process that owned the store has ended; this process continues the run");
-    let handed_over = crate::owner::listen_beside(&host, &plan.store, &plan.packs, terminal)?;
-    let session = session.with_handed_over(handed_over);
+    let session = session.driven_by(RunDriver::listen(&host, &plan.store, &plan.packs, terminal)?);
     let _serving = host.serve()?;
     let options = RunOptions { by_hand: true, ..session.options(plan, Json::Null) };
     let runner = host.resume(run, options)?;
@@ -234,7 +228,7 @@ impl<'a> Follower<'a> {
         let ask = move |command: RunCommand| {
             let (folder, asked) = (folder.clone(), OwnerRequest::Command { run: of.clone(), command });
             async move {
-                let told = tokio::task::spawn_blocking(move || control::ask_owner(&folder, &asked)).await;
+                let told = tokio::task::spawn_blocking(move || ask_present_owner(&folder, &asked)).await;
                 match told {
                     Ok(Ok(OwnerReply::Refused { code, message })) => Err(HubError::parse(&code, &message)),
                     Ok(Ok(_)) => Ok(()),

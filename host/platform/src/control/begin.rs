@@ -1,21 +1,20 @@
 //! Runs that other processes hand over to the owner of the store, which starts, resumes or repeats them.
 
-use std::{
-    collections::HashMap,
-    sync::Arc,
-    thread::{self, JoinHandle},
-};
+use std::{collections::HashMap, sync::Arc};
 
 use flowcell_contract::{Json, NodeId, RunId, Tenant};
 use flowcell_runtime::{
-    FlowRunner, MoveOptions, OpenError, PolicyOverride, Renames, Repeat, RunOptions, RunStatus, blocking::blocking,
-    ports::StoreError,
+    FlowRunner, Hub, MoveOptions, OpenError, PolicyOverride, Renames, Repeat, RunOptions, RunStatus, blocking::blocking,
 };
-use futures_util::future::BoxFuture;
+use futures_util::{
+    FutureExt as _,
+    future::{BoxFuture, join_all},
+};
 use parking_lot::Mutex;
 use serde::Serialize;
+use tokio::{runtime::Handle, task::JoinHandle};
 
-use super::{OwnerReply, OwnerRequest, refusal};
+use super::{OwnerReply, OwnerRequest, refusal, request::OWNER_STOPPING};
 use crate::{
     Host, LoadError, StartError,
     control::Reach,
@@ -150,6 +149,7 @@ pub(super) async fn begin(host: &Host, owner: &dyn Driver, reach: &Reach, ask: O
     }
     match owner.admit(runner, follows).await {
         Ok(()) => OwnerReply::Done { run },
+        Err(error @ AdmitError::Closed) => refusal(OWNER_STOPPING, &error),
         Err(error) => refusal("not_accepted", &error),
     }
 }
@@ -267,59 +267,61 @@ fn handed_over_options() -> RunOptions {
 /// drives those whose callers follow the events. It only stores the others.
 pub struct HandedOverRuns {
     host: Host,
-    runs: Mutex<State>,
+    /// The runtime that also drives the process's own run. If each run had a runtime, the end of one would break what it
+    /// shares with the others, such as a connection.
+    runtime: Handle,
+    state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     closed: bool,
-    /// The thread that drives each handed-over run. The thread returns true if the run has ended, and false if the run
-    /// has parked. `None` means that the last try to resume the run failed. [`Driver::notify_ready`] removes the ended
-    /// runs from this map. It resumes the parked runs, and those with `None`.
-    threads: HashMap<RunId, Option<JoinHandle<bool>>>,
+    /// The handed-over runs. `None` means that the last try to resume the run failed. [`Driver::notify_ready`] removes the
+    /// ended runs from this map. It resumes the parked runs, and those with `None`.
+    runs: HashMap<RunId, Option<HandedOver>>,
+}
+
+/// A run that the runtime drives.
+struct HandedOver {
+    hub: Hub,
+    /// The task that drives the run. It returns true if the run has ended, and false if the run has parked.
+    driving: JoinHandle<bool>,
 }
 
 impl HandedOverRuns {
-    /// Creates a driver without runs.
-    pub fn new(host: Host) -> Arc<HandedOverRuns> {
-        Arc::new(HandedOverRuns { host, runs: Mutex::default() })
+    /// Creates a driver without runs. The runtime drives its tasks until [`HandedOverRuns::stop`] has returned.
+    pub fn new(host: Host, runtime: Handle) -> Arc<HandedOverRuns> {
+        Arc::new(HandedOverRuns { host, runtime, state: Mutex::default() })
     }
 
-    /// Parks all handed-over runs. Later handovers are refused.
-    pub fn stop(&self) {
-        let threads: Vec<_> = {
-            let mut state = self.runs.lock();
+    /// Parks all handed-over runs, due at once, and returns when they are parked. Later handovers are refused.
+    pub async fn stop(&self) {
+        let driven: Vec<_> = {
+            let mut state = self.state.lock();
             state.closed = true;
-            state.threads.drain().collect()
+            state.runs.drain().filter_map(|(_, run)| run).collect()
         };
-        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().build() else { return };
-        for (run, thread) in threads {
-            if let Some(hub) = self.host.hubs().get(self.host.tenant(), &run) {
-                runtime.block_on(hub.stop());
-            }
-            // The thread's result is already in the store.
-            let _ = thread.map(JoinHandle::join);
-        }
+        let parked = driven.into_iter().map(|HandedOver { hub, driving }| async move {
+            hub.stop().await;
+            // The result of the run is already in the store.
+            let _ = driving.await;
+        });
+        join_all(parked).await;
     }
 
-    /// Drives a run on its own thread until the run ends or parks.
+    /// Drives a run until it ends or parks.
     fn drive(&self, runner: FlowRunner) -> Result<(), AdmitError> {
-        let failed = |error: std::io::Error| OpenError::Store(StoreError(error.to_string().into()));
-        let mut state = self.runs.lock();
+        let mut state = self.state.lock();
         if state.closed {
             return Err(AdmitError::Closed);
         }
-        let run = runner.run_id().clone();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(failed)?;
+        let (run, hub) = (runner.run_id().clone(), runner.hub());
         runner.start_session();
-        let drive = move || {
-            let ended = runtime.block_on(runner.run());
-            flowcell_engine::end_runtime(runtime);
+        let driving = self.runtime.spawn(async move {
+            let ended = runner.run().await;
             !matches!(ended.status, RunStatus::Parked | RunStatus::NeedsAttention)
-        };
-        let thread = thread::Builder::new().name("guest".into()).spawn(drive);
-        state.threads.insert(run, Some(thread.map_err(failed)?));
+        });
+        state.runs.insert(run, Some(HandedOver { hub, driving }));
         Ok(())
     }
 }
@@ -327,13 +329,14 @@ impl HandedOverRuns {
 impl Driver for HandedOverRuns {
     fn notify_ready(&self) {
         let resting: Vec<_> = {
-            let mut state = self.runs.lock();
-            let is_over = |thread: &JoinHandle<bool>| thread.is_finished();
-            let over = state.threads.iter().filter(|(_, thread)| thread.as_ref().is_none_or(is_over));
+            let mut state = self.state.lock();
+            let is_over = |run: &HandedOver| run.driving.is_finished();
+            let over = state.runs.iter().filter(|(_, run)| run.as_ref().is_none_or(is_over));
             let over: Vec<_> = over.map(|(run, _)| run.clone()).collect();
             let rests = |run: &RunId| {
-                let thread = state.threads.remove(run).flatten();
-                thread.is_none_or(|thread| !thread.join().unwrap_or(true))
+                let over = state.runs.remove(run).flatten().map(|run| run.driving.now_or_never());
+                // A driver that has panicked does not drive its run again.
+                over.is_none_or(|ended| matches!(ended, Some(Ok(false))))
             };
             over.into_iter().filter(rests).collect()
         };
@@ -341,7 +344,7 @@ impl Driver for HandedOverRuns {
             match self.host.resume(&run, handed_over_options()).map(|runner| self.drive(runner)) {
                 Ok(Ok(())) => {}
                 // The next call of `notify_ready` tries it again.
-                Ok(Err(_)) | Err(_) => _ = self.runs.lock().threads.insert(run, None),
+                Ok(Err(_)) | Err(_) => _ = self.state.lock().runs.insert(run, None),
             }
         }
     }
@@ -354,7 +357,11 @@ impl Driver for HandedOverRuns {
         let entered = self.drive(runner);
         Box::pin(async move {
             entered?;
-            begun.wait_until_stored().await
+            match begun.wait_until_stored().await {
+                // The process ends before it has begun the run.
+                Err(AdmitError::Undriven) => Err(AdmitError::Closed),
+                begun => begun,
+            }
         })
     }
 }

@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::reach::Reach;
 use crate::{library::versions::FlowVersion, tenants::operation::Operation};
 
+/// The code of a refusal by a process that is about to end. The caller asks the next owner, or becomes the owner.
+pub(super) const OWNER_STOPPING: &str = "owner_stopping";
+
 /// A request that another process sends to the process that owns the store.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "camelCase", rename_all_fields = "camelCase")]
@@ -212,6 +215,52 @@ impl OwnerRequest {
             | OwnerRequest::Console { .. }
             | OwnerRequest::Reload
             | OwnerRequest::Operate { .. } => None,
+        }
+    }
+
+    /// Returns true if the request has the same effect once and several times. A client may then send it again if it does
+    /// not know whether the owner has handled it.
+    pub fn may_be_repeated(&self) -> bool {
+        match self {
+            OwnerRequest::Watch { .. }
+            | OwnerRequest::Resume { .. }
+            | OwnerRequest::StopTenant { .. }
+            | OwnerRequest::Console { .. }
+            | OwnerRequest::Reload
+            | OwnerRequest::Command { command: RunCommand::Cancel, .. } => true,
+            // A run with this id begins once.
+            OwnerRequest::Start { run, .. } | OwnerRequest::Retry { new: run, .. } => run.is_some(),
+            OwnerRequest::Migrate { check, .. } => *check,
+            OwnerRequest::RetryInVersion { check, retry: request, .. } => *check || request.may_be_repeated(),
+            OwnerRequest::OfTenant { request, .. }
+            | OwnerRequest::RetryRenaming { retry: request, .. }
+            | OwnerRequest::MigrateRenaming { migrate: request, .. } => request.may_be_repeated(),
+            OwnerRequest::Command { .. } | OwnerRequest::Flow { .. } | OwnerRequest::Operate { .. } => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn only_requests_with_one_effect_may_be_repeated() {
+        let start = |run: &str| format!(r#"{{"verb":"start","flow":"f","input":{{}},"run":{run}}}"#);
+        for (line, may) in [
+            (start(r#""r""#), true),
+            (start("null"), false),
+            (r#"{"verb":"watch","run":"r"}"#.into(), true),
+            (r#"{"verb":"resume","run":"r"}"#.into(), true),
+            (r#"{"verb":"cancel","run":"r"}"#.into(), true),
+            (r#"{"verb":"send","run":"r","content":"x"}"#.into(), false),
+            (r#"{"verb":"retry","run":"r","from":null,"keepAnswers":false,"new":null}"#.into(), false),
+            (r#"{"verb":"retry","run":"r","from":null,"keepAnswers":false,"new":"s"}"#.into(), true),
+        ] {
+            let ask: OwnerRequest = serde_json::from_str(&line).unwrap();
+            assert_eq!(ask.may_be_repeated(), may, "{line}");
         }
     }
 }

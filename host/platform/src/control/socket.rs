@@ -32,6 +32,12 @@ pub(super) fn bind(folder: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
+/// Removes the socket in a folder that this process owns. No other process can connect to it after that.
+pub(super) fn unbind(folder: &Path) {
+    // If it remains, the next owner removes it.
+    let _ = std::fs::remove_file(folder.join(SOCKET));
+}
+
 /// A socket path that is short enough for the system.
 struct SocketPath {
     path: PathBuf,

@@ -17,7 +17,7 @@ use flowcell_contract::{Json, RunId};
 use flowcell_runtime::{Channel, Event, LiveEvent, RunResult};
 use tokio::runtime::Runtime;
 
-use super::{OwnerReply, OwnerRequest, socket};
+use super::{AskOwnerError, OwnerReply, OwnerRequest, connect, request::OWNER_STOPPING};
 use crate::{
     Host,
     drive::channels::Outbox,
@@ -32,8 +32,17 @@ const MAX_WRITE: (usize, usize) = (100, 64 * 1024);
 /// Watches a run through the process that owns the store in a folder. Returns the owner's reply, and the events of the
 /// run and its child runs, from the first to the run's end. A `watch:now` line separates the past events from the new
 /// ones.
-pub fn watch_owner(folder: &Path, run: &RunId) -> io::Result<(OwnerReply, Events)> {
-    let mut stream = socket::connect(folder)?;
+pub fn watch_owner(folder: &Path, run: &RunId) -> Result<(OwnerReply, Events), AskOwnerError> {
+    let (told, events) = request_events(connect(folder)?, run).map_err(AskOwnerError::Gone)?;
+    match told {
+        OwnerReply::Refused { code, message } if code == OWNER_STOPPING => {
+            Err(AskOwnerError::Gone(io::Error::other(message)))
+        }
+        told => Ok((told, events)),
+    }
+}
+
+fn request_events(mut stream: UnixStream, run: &RunId) -> io::Result<(OwnerReply, Events)> {
     let line = serde_json::to_string(&OwnerRequest::Watch { run: run.clone() }).map_err(io::Error::other)?;
     writeln!(stream, "{line}")?;
     let mut lines = BufReader::new(stream).lines();

@@ -7,7 +7,7 @@ use flowcell::{FlowVersion, MigrationPlan, MoveError, MoveOptions, contract::Nod
 
 use super::{
     renames::{RenameArgs, names_of, suggestion},
-    resume::{ResumeArgs, answer_and_resume, hand_over},
+    resume::{self, ResumeArgs, answer_and_resume},
     retry::made_calls,
 };
 use crate::{
@@ -75,7 +75,7 @@ pub(super) fn execute(args: MigrateArgs, terminal: Terminal) -> Result<Exit, Cli
                 return Ok(done);
             }
             say(&plan, &args, terminal);
-            hand_over(&folder, args.resume, terminal)
+            resume::execute(&args.resume, terminal)
         }
     }
 }

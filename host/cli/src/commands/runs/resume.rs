@@ -15,7 +15,7 @@ use crate::{
     arguments::{run_id, shell_word},
     cli_error::{CliError, Exit},
     options::{PackArgs, TenantArgs, channels::ChannelArgs},
-    owner::{Owner, REPEAT_LATER, block_on, listen_beside, refused},
+    owner::{Owner, REPEAT_LATER, RunDriver, block_on, refused, with_present_owner},
     session::{
         self, Plan, answers,
         answers::NamedAnswer,
@@ -30,7 +30,7 @@ const CLAIM_PATIENCE: Duration = Duration::from_secs(20);
 const CLAIM_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Arguments of `flowcell runs resume`.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct ResumeArgs {
     /// The id of the run
     #[arg(value_name = "RUN", value_parser = run_id)]
@@ -53,19 +53,18 @@ pub(crate) struct ResumeArgs {
     pub(super) packs: PackArgs,
 }
 
-pub(super) fn execute(args: ResumeArgs, terminal: Terminal) -> Result<Exit, CliError> {
-    match Owner::of(args.of.store.place()?, &args.packs)? {
-        Owner::Here(host) => answer_and_resume(host, args, terminal),
+pub(super) fn execute(args: &ResumeArgs, terminal: Terminal) -> Result<Exit, CliError> {
+    with_present_owner(|| match Owner::of(args.of.store.place()?, &args.packs)? {
+        Owner::Here(host) => answer_and_resume(host, args.clone(), terminal),
         Owner::Other(folder) => {
             args.of.refuse_beside_owner(&format!("POST /v1/runs/{}/resume", args.run))?;
-            let folder = folder.to_owned();
-            hand_over(&folder, args, terminal)
+            hand_over(folder, args.clone(), terminal)
         }
-    }
+    })
 }
 
 /// Hands the run over to the owner of the store, with the given answers.
-pub(super) fn hand_over(folder: &Path, args: ResumeArgs, terminal: Terminal) -> Result<Exit, CliError> {
+fn hand_over(folder: &Path, args: ResumeArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let (run, reach) = (args.run.clone(), args.packs.reach());
     // Check all answers before the first one is sent.
     let reading = args.packs.reading_host(&args.of.store)?;
@@ -177,13 +176,13 @@ pub(super) fn resume_here(
     terminal: Terminal,
     prepare: impl Fn(&Host, RunOptions) -> Result<FlowRunner, RetryError>,
 ) -> Result<Exit, CliError> {
-    let handed_over = listen_beside(&host, &args.of.store, &args.packs, terminal)?;
+    let driver = RunDriver::listen(&host, &args.of.store, &args.packs, terminal)?;
     let host = args.of.host(host)?;
     let _serving = host.serve()?;
     let (name, of) = (args.run.clone(), args.of.clone());
     let args = args.plan();
     let flow = host.graph_of_run(&name)?.name.clone();
-    let session = session::Session::open(&args, &host, &flow, terminal)?.with_handed_over(handed_over);
+    let session = session::Session::open(&args, &host, &flow, terminal)?.driven_by(driver);
     let runner = wait_for_claim(&host, (&name, action == "run.retry"), terminal, || {
         prepare(&host, session.options(&args, Json::Null))
     })?;

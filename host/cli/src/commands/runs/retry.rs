@@ -16,7 +16,7 @@ use crate::{
     arguments::chosen_run_id,
     cli_error::{CliError, Exit},
     output::{put_json, put_line},
-    owner::{Owner, ask_for_result},
+    owner::{Owner, ask_for_result, new_run_id, with_present_owner},
     session::{
         answers,
         follow::{self, HandOver},
@@ -50,44 +50,51 @@ pub(crate) struct RetryArgs {
     run_id: Option<RunId>,
 }
 
-pub(super) fn execute(args: RetryArgs, terminal: Terminal) -> Result<Exit, CliError> {
+pub(super) fn execute(mut args: RetryArgs, terminal: Terminal) -> Result<Exit, CliError> {
     if let Some(answer) = args.resume.answers.iter().find(|answer| answer.digest.is_some()) {
         let why = format!("the questions of the new run have other digests than the one for `{}`", answer.gate);
         return Err(CliError::wrong(why).hint(format!("write `--answer {}={}`", answer.gate, answer.value)));
     }
-    let (run, run_id, version) = (args.resume.run.clone(), args.run_id.clone(), args.flow_version);
-    if version.is_none() && !args.rename.is_empty() {
+    if args.flow_version.is_none() && !args.rename.is_empty() {
         let why = "`--rename` needs `--flow-version`: nodes have other names only in another version of the flow";
         return Err(CliError::wrong(why).hint("add `--flow-version latest`"));
     }
+    with_present_owner(|| execute_once(&mut args, terminal))
+}
+
+/// Repeats the run in this process, or in the one that owns the store.
+fn execute_once(args: &mut RetryArgs, terminal: Terminal) -> Result<Exit, CliError> {
+    let (run, version) = (args.resume.run.clone(), args.flow_version);
     let (from, renames) = (args.from.as_deref().map(NodeId::from), args.rename.renames()?);
     let repeat = Repeat { from, keep_answers: args.keep_answers, renames };
     match Owner::of(args.resume.of.store.place()?, &args.resume.packs)? {
         Owner::Here(host) => {
             let own = args.resume.of.host(host.clone())?;
             let plan = version.map(|version| versions::plan_retry(&own, &run, version, &repeat)).transpose()?;
-            if let Some(done) = show(plan.as_ref(), &args, terminal)? {
+            if let Some(done) = show(plan.as_ref(), args, terminal)? {
                 return Ok(done);
             }
+            let run_id = args.run_id.clone();
             let prepare = |host: &Host, options| {
                 versions::retry(host, &run, version, repeat.clone(), RunOptions { run_id: run_id.clone(), ..options })
             };
-            resume_here(host, args.resume, "run.retry", terminal, prepare)
+            resume_here(host, args.resume.clone(), "run.retry", terminal, prepare)
         }
         Owner::Other(folder) => {
             args.resume.of.refuse_beside_owner(&format!("POST /v1/runs/{run}/retry"))?;
             let folder = folder.to_owned();
-            let plan = version.map(|version| plan_of_owner(&folder, &args, version)).transpose()?;
-            if let Some(done) = show(plan.as_ref(), &args, terminal)? {
+            let plan = version.map(|version| plan_of_owner(&folder, args, version)).transpose()?;
+            if let Some(done) = show(plan.as_ref(), args, terminal)? {
                 return Ok(done);
             }
+            args.run_id.get_or_insert_with(new_run_id);
             let ask = match version {
-                Some(version) => in_version(&args, version, false)?,
-                None => request(&args),
+                Some(version) => in_version(args, version, false)?,
+                None => request(args),
             };
             let flow = args.resume.packs.reading_host(&args.resume.of.store)?.graph_of_run(&run)?.name.to_string();
             let handed = HandOver { before: Vec::new(), ask, flow, prints: None };
-            follow::hand_over(&folder, &args.resume.plan(), handed, terminal)
+            follow::hand_over(&folder, &args.resume.clone().plan(), handed, terminal)
         }
     }
 }

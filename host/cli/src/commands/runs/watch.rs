@@ -34,7 +34,7 @@ use crate::{
     clock::now_ms,
     options::{PackArgs, TenantArgs},
     output::put,
-    owner::{Owner, ask_owner},
+    owner::{Owner, ask_owner, new_run_id, with_present_owner},
     session::{
         answers,
         interrupt::{Signal, Signals},
@@ -270,24 +270,25 @@ impl Watch<'_> {
         let WatchArgs { of, packs, .. } = self.args;
         let run = self.model.run.clone();
         let node = from.as_ref().map(|node| format!(" --from {}", shell_word(node))).unwrap_or_default();
-        let folder = match Owner::of(of.store.place()?, packs)? {
-            Owner::Other(folder) => folder,
-            Owner::Here(_) => {
-                let command = format!("flowcell runs retry {}{node}{}", shell_word(run.as_str()), of.selection());
-                let why = format!("no process here would drive the new run; `{command}` does");
-                return Err(CliError::wrong(why));
-            }
-        };
-        of.refuse_beside_owner(&format!("POST /v1/runs/{run}/retry"))?;
         let ask = OwnerRequest::Retry {
             run: run.clone(),
             from,
             keep_answers: false,
-            new: None,
+            new: Some(new_run_id()),
             answers: Default::default(),
             reach: packs.reach(),
         };
-        let new = ask_owner(folder, &ask)?;
+        let new = with_present_owner(|| match Owner::of(of.store.place()?, packs)? {
+            Owner::Other(folder) => {
+                of.refuse_beside_owner(&format!("POST /v1/runs/{run}/retry"))?;
+                ask_owner(folder, &ask)
+            }
+            Owner::Here(_) => {
+                let command = format!("flowcell runs retry {}{node}{}", shell_word(run.as_str()), of.selection());
+                let why = format!("no process here would drive the new run; `{command}` does");
+                Err(CliError::wrong(why))
+            }
+        })?;
         let (mut feed, mut model) = (Feed::open(of, packs, &new)?, Model::new(new, of.selection()));
         feed.read_or_tell(&mut model)?;
         model.message = format!("repeats {run}");

@@ -16,15 +16,13 @@ use tokio::sync::oneshot;
 use super::{Chat, End, PendingCommand, conversation::ChatEvent};
 use crate::{
     cli_error::{CliError, Exit},
-    owner::{block_on, refused},
+    owner::{ask_present_owner, block_on, refused, unreachable},
     terminal::Terminal,
 };
 
 /// Talks with a run through the store's owner, until the run ends or the person leaves.
 pub(crate) fn talk(folder: &Path, run: &RunId, terminal: Terminal) -> Result<Exit, CliError> {
-    let watching = control::watch_owner(folder, run);
-    let unreachable = |error| CliError::internal("cannot reach the process that owns the store").because(&error);
-    let mut events = match watching.map_err(|error: std::io::Error| unreachable(error))? {
+    let mut events = match control::watch_owner(folder, run).map_err(|error| unreachable(&error))? {
         (OwnerReply::Done { .. } | OwnerReply::Operated { .. }, events) => events,
         (OwnerReply::Refused { code, message }, _) => return Err(refused(&code, &message, run)),
     };
@@ -44,7 +42,7 @@ pub(crate) fn talk(folder: &Path, run: &RunId, terminal: Terminal) -> Result<Exi
     let ask = move |command| -> PendingCommand {
         let (folder, asked) = (folder.clone(), OwnerRequest::Command { run: run.clone(), command });
         Box::pin(async move {
-            let told = tokio::task::spawn_blocking(move || control::ask_owner(&folder, &asked)).await;
+            let told = tokio::task::spawn_blocking(move || ask_present_owner(&folder, &asked)).await;
             match told.map_err(|error| error.to_string())?.map_err(|error| error.to_string())? {
                 OwnerReply::Done { .. } | OwnerReply::Operated { .. } => Ok(()),
                 OwnerReply::Refused { message, .. } => Err(message),
