@@ -25,9 +25,9 @@ impl RunState {
         self.events += 1;
         self.bytes = self.bytes.saturating_add(fact.size());
         match fact {
-            Fact::RunStarted { input, seed, deadline, about, loops, nested } => {
+            Fact::RunStarted { input, seed, deadline, about, loops, nested, hides_seed } => {
                 (self.began, self.about) = (ts, about.as_deref().cloned());
-                (self.loops, self.nested) = (*loops, *nested);
+                (self.loops, self.nested, self.hides_seed) = (*loops, *nested, *hides_seed);
                 self.run_started(input, *seed, *deadline);
             }
             Fact::TaskReady { task, deadline } => self.task_ready(*task, *deadline, ts),

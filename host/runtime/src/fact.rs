@@ -69,6 +69,9 @@ pub enum Fact {
         /// or an older version wrote the fact. The nodes of its run then read inner cycles as before.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         nested: bool,
+        /// True if the seeds of attempts do not show that of the run. False: an older version wrote the fact.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        hides_seed: bool,
     },
     /// A driver resumed the run after it was parked, or after its process had ended. Attempts that were running begin
     /// again.

@@ -57,11 +57,12 @@ pub struct RunState {
     pub(crate) about: Option<AboutRun>,
     /// True if cycles of edges repeat their nodes. False: the flow has none, or an older version has begun the run.
     pub(crate) loops: bool,
-    /// True if a node behind nested cycles reads the pass of each one that was left. False: no cycle is in another one, or an
-    /// older version has begun the run.
+    /// True if a node behind nested cycles reads the pass of each one that was left.
     pub(crate) nested: bool,
     /// The seed of the attempts' random streams.
     pub(crate) seed: u64,
+    /// True if the attempts' seeds do not show that of the run. False: an older version has begun the run.
+    pub(crate) hides_seed: bool,
     /// The time at which the run ends at the latest (milliseconds since 1970).
     pub(crate) deadline: Option<u64>,
     /// The time at which the run began, in milliseconds since 1970.
@@ -173,6 +174,7 @@ impl RunState {
             loops: false,
             nested: false,
             seed: 0,
+            hides_seed: false,
             deadline: None,
             began: 0,
             ended: None,
@@ -453,6 +455,7 @@ impl PartialEq for RunState {
             loops,
             nested,
             seed,
+            hides_seed,
             deadline,
             began,
             ended,
@@ -484,7 +487,7 @@ impl PartialEq for RunState {
             && later.len() == other.later.len()
             && (policy, flow_root, seed, deadline) == (&other.policy, &other.flow_root, &other.seed, &other.deadline)
             && (about, began, ended) == (&other.about, &other.began, &other.ended)
-            && (loops, nested) == (&other.loops, &other.nested)
+            && (loops, nested, hides_seed) == (&other.loops, &other.nested, &other.hides_seed)
             && (scopes, next_scope, queue) == (&other.scopes, &other.next_scope, &other.queue)
             && (moved_at, gone) == (&other.moved_at, &other.gone)
             && (once_replies, undone) == (&other.once_replies, &other.undone)

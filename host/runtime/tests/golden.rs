@@ -9,6 +9,7 @@
 mod dump;
 
 use std::{
+    cell::RefCell,
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
@@ -23,6 +24,7 @@ use flowcell_contract::{
 use flowcell_flow::{NoContext, Source, graph::Graph};
 use flowcell_runtime::{
     FlowRunner, Flows, NoFlows, OtherVersion, Pinned, Repeat, RunOptions, RunResult, RunStatus, World,
+    fact::Fact,
     ports::{Filter, Journal, Pin, Runs},
     sqlite::{Reader, SqliteStore, stop_process},
 };
@@ -100,8 +102,26 @@ struct Nodes {
     writes: bool,
 }
 
+thread_local! {
+    /// The seeds of the attempts of the last node of the run `gate`, on the thread of a test.
+    static SEEDS: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Returns the seed of the first attempt of the last node of the run `gate`, as older versions computed it.
+fn older_seed(run: u64) -> u64 {
+    let mix = |seed: u64| {
+        let mixed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    };
+    mix(run ^ mix(2 ^ mix(1)))
+}
+
 impl NodeRunner for Nodes {
     fn run(&self, attempt: Attempt, _: Arc<dyn Calls>) -> BoxFuture<'static, StepResult> {
+        if (attempt.run_id.as_str(), attempt.node_id.as_str()) == ("gate", "b") {
+            SEEDS.with_borrow_mut(|seeds| seeds.push(attempt.seed));
+        }
         let input = attempt.input.json();
         let pause = |wake: Wake| Ok(Step::Pause(Pause { until: vec![wake], state: Value::null() }));
         let woken = attempt.woken.as_ref().map(|woken| woken.json().get("value").cloned().unwrap_or_default());
@@ -188,10 +208,7 @@ fn fill(store: &Arc<SqliteStore>) {
     let mut running = Box::pin(runner("hangs").run());
     block(future::poll_fn(|context| {
         let read = store.reader().read(&Tenant::local(), &"hangs".into(), 0, 100).unwrap();
-        let begun = read
-            .iter()
-            .flat_map(|unit| &unit.facts)
-            .filter(|fact| matches!(fact, flowcell_runtime::fact::Fact::AttemptStarted { .. }));
+        let begun = read.iter().flat_map(|unit| &unit.facts).filter(|fact| matches!(fact, Fact::AttemptStarted { .. }));
         if begun.count() == 2 {
             return Poll::Ready(());
         }
@@ -211,8 +228,8 @@ fn resume(store: &Arc<SqliteStore>, run: &str, gates: &[&str]) -> RunResult {
     block(FlowRunner::resume(world(store, false), run.into(), answers(gates)).unwrap().run())
 }
 
-/// Goes on with all runs of [`fill`], and compares their outputs.
-fn check(store: &Arc<SqliteStore>, has_other_versions: bool) {
+/// Goes on with all runs of [`fill`], and compares their outputs. `is_present`: this version has begun them.
+fn check(store: &Arc<SqliteStore>, has_other_versions: bool, is_present: bool) {
     let outputs = [
         ("gate", vec!["ask"], r#""b":{"x":7,"said":"yes"}"#),
         ("timer", vec![], r#""b":{"x":1}"#),
@@ -228,6 +245,11 @@ fn check(store: &Arc<SqliteStore>, has_other_versions: bool) {
         assert_eq!(ended.status, RunStatus::Succeeded, "{run}: {outputs} {:?}", ended.error);
         assert!(outputs.contains(expected), "{run}: {outputs}");
     }
+    let begun = store.reader().read(&Tenant::local(), &"gate".into(), 0, 1).unwrap();
+    let Fact::RunStarted { seed, hides_seed, .. } = begun[0].facts[0] else { panic!("{begun:?}") };
+    let drawn = SEEDS.with_borrow_mut(std::mem::take);
+    assert_eq!((drawn.len(), drawn[0] == older_seed(seed)), (1, !hides_seed), "{drawn:?}");
+    assert_eq!(hides_seed, is_present, "the runs of older versions keep their seeds");
     let again = FlowRunner::retry(
         world(store, false),
         &"fails".into(),
@@ -272,14 +294,14 @@ fn the_runs_of_each_golden_store_go_on() {
         let written = version(&database(folder.path()));
         let store = open(folder.path());
         assert_eq!(version(&database(folder.path())), present, "{} is upgraded", file.display());
-        check(&store, written >= 13);
+        check(&store, written >= 13, false);
         drop(store);
         // Everything that the runs recorded stays readable.
         let reader = Reader::open(folder.path()).unwrap();
         assert!(!reader.read(&Tenant::local(), &"gate".into(), 0, 1_000).unwrap().is_empty());
     }
     // The same runs go on in a store that was not copied.
-    check(&open(fresh.path()), true);
+    check(&open(fresh.path()), true, true);
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn start(decider: &mut Decider<'_>, input: Json, seed: u64, about: Option<Box<Ab
     let deadline = decider.state.policy.total_timeout_ms.map(|total| decider.now.saturating_add(total));
     let loops = !decider.state.graph.cycles.is_empty();
     let nested = decider.state.graph.cycles.iter().any(|cycle| cycle.parent.is_some());
-    decider.emit(Fact::RunStarted { input, seed, deadline, about, loops, nested });
+    decider.emit(Fact::RunStarted { input, seed, deadline, about, loops, nested, hides_seed: true });
     decider.emit(Fact::PhaseStarted);
     ready::begin_scope(decider, ScopeId::ROOT);
 }

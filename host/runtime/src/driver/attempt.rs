@@ -6,7 +6,7 @@ use flowcell_contract::{Attempt, Digest, Failure, Value, code};
 use flowcell_flow::graph::Graph;
 use tokio::sync::mpsc;
 
-use super::{entropy::mix, options::Identity};
+use super::{entropy, options::Identity};
 use crate::{
     agents::InboxMessage,
     calls::{AttemptCalls, Attempting, CallSite},
@@ -69,7 +69,6 @@ pub(super) fn render(identity: &Identity, state: &RunState, key: TaskKey, alone:
     let pack = node.node_type.pack.clone().ok_or_else(|| {
         Failure::new(code::BAD_PACK, format!("node type `{}` belongs to no pack", node.node_type.name))
     })?;
-    let salt = (u64::from(key.scope.0) << 32 | u64::from(key.node.0)) ^ mix(u64::from(task.attempt));
     Ok(Attempt {
         tenant: identity.tenant.clone(),
         run_id: identity.run_id.clone(),
@@ -87,7 +86,10 @@ pub(super) fn render(identity: &Identity, state: &RunState, key: TaskKey, alone:
         has_body: node.body.is_some(),
         grants: node.grants.clone(),
         now_ms: task.clock,
-        seed: mix(state.seed ^ mix(salt)),
+        seed: match state.hides_seed {
+            true => entropy::attempt_seed(state.seed, key, task.attempt),
+            false => entropy::older_attempt_seed(state.seed, key, task.attempt),
+        },
         alone,
     })
 }

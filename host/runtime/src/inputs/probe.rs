@@ -79,7 +79,8 @@ impl ProbedValues {
     pub fn at_start(graph: Arc<Graph>, input: Json, about: AboutRun, now: u64) -> ProbedValues {
         let mut state = RunState::new(graph.clone(), graph.policy.clone());
         let about = Some(Box::new(about));
-        let started = Fact::RunStarted { input, seed: now, deadline: None, about, loops: false, nested: false };
+        let (loops, nested, hides_seed) = (false, false, true);
+        let started = Fact::RunStarted { input, seed: now, deadline: None, about, loops, nested, hides_seed };
         state.apply(&started, now);
         let values = capture::look_up_outputs(&state, now);
         ProbedValues { values, graph, node: None, moment: Moment::Start, version: 0 }

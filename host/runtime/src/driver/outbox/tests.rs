@@ -38,6 +38,7 @@ fn started() -> Fact {
         about: None,
         loops: false,
         nested: false,
+        hides_seed: true,
     }
 }
 
