@@ -108,7 +108,7 @@ use crate::{
     egress::{Destination, OriginGrants},
     files::AsyncBlobs,
     preview::cut,
-    redaction::Redaction,
+    redaction::{Redaction, SearchBudget},
     secrets::{self, SecretGrant, SecretGrants, Secrets},
 };
 
@@ -242,13 +242,14 @@ impl HttpCapability {
         let (message, parts) = self.message(outgoing, request, until, bound.is_empty()).await?;
         let credentials = self.secrets.credentials();
         let mut applied: Arc<[Applied]> = Arc::default();
+        let budget = SearchBudget::for_call(&caller.tenant);
         loop {
             let is_repeated = !applied.is_empty();
             applied = credentials.open(&self.client, &caller.tenant, &bound, &applied).await?.into();
             let now = credentials.now();
             let signed = apply_to(&applied, message.clone(), to.clone(), now).await?;
             keys.extend(signed.keys);
-            let redaction: Redaction = keys.iter().cloned().collect();
+            let redaction = Redaction::new(keys.iter().cloned(), budget.clone());
             let message = (signed.message, parts.clone());
             let is_renewable = !is_repeated && applied.iter().any(|applied| applied.is_renewable(now));
             let sent = Sent { outgoing, unpack, is_renewable, redaction: &redaction };
@@ -258,7 +259,10 @@ impl HttpCapability {
                 *progress = Progress::Unsent;
                 continue;
             }
-            return answered.map_err(|failure| redaction.failure(failure));
+            return match answered {
+                Ok(reply) => Ok(reply),
+                Err(failure) => Err(redaction.failure(failure).await),
+            };
         }
     }
 
@@ -280,7 +284,7 @@ impl HttpCapability {
         let reading = AnswerReader { limits, files: &self.files, tenant, has_body, unpack, redaction };
         let is_tried_again = is_renewable && answer.status == StatusCode::UNAUTHORIZED;
         let Some((times, place)) = opened.take_if(|_| !is_tried_again) else { return reading.reply(answer).await };
-        let (mut members, body) = reading.open(answer)?;
+        let (mut members, body) = reading.open(answer).await?;
         let once = outgoing.effect == Effect::Once;
         let opening = Opening { caller, limits, times, once, redaction, attempt_end: &outgoing.attempt_end };
         members.push(("stream", Json::from(self.streams.open(body, place, &opening))));

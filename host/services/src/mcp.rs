@@ -85,7 +85,7 @@ pub use self::{
     tool::{MAX_DESCRIPTION, MAX_SCHEMA, MAX_TITLE, MAX_TOOL_NAME, MAX_TOOLS, Tool},
 };
 pub use crate::secret::Environment;
-use crate::{client::Client, code, files::AsyncBlobs, secret};
+use crate::{client::Client, code, files::AsyncBlobs, redaction::SearchBudget, secret};
 
 /// Maximum bytes of a line: a message of a program, or a line of a stream of events.
 pub const MAX_LINE: usize = 4 * 1024 * 1024;
@@ -184,7 +184,8 @@ impl McpTools {
             .await
             .unwrap_or_else(not_ready)
             .map_err(|failure| with_server_name(server, failure))?;
-        let report = connection::progress_report(server, tool, progress);
+        let reported = connection.redaction(SearchBudget::for_stream(tenant));
+        let report = connection::progress_report(server, tool, progress, reported);
         let ended = timeout_at(until, self.perform(&connection, tenant, tool, input, report)).await;
         ended.unwrap_or_else(|_| Err(timeout_failure(within))).map_err(|failure| with_server_name(server, failure))
     }
@@ -197,8 +198,9 @@ impl McpTools {
         input: serde_json::Map<String, serde_json::Value>,
         report: watch::ProgressReport,
     ) -> Result<Json, Failure> {
-        let result = connection.call(tool, input, report).await?;
-        ResultReader { files: &self.files, tenant, redaction: connection.redaction() }.output(result).await
+        let redaction = connection.redaction(SearchBudget::for_call(tenant));
+        let result = connection.call(tool, input, report, &redaction).await?;
+        ResultReader { files: &self.files, tenant, redaction: &redaction }.output(result).await
     }
 
     fn link(&self, server: &str) -> Result<&Link, Failure> {

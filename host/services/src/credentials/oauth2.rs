@@ -21,7 +21,7 @@ use crate::{
     code,
     egress::{Destination, OriginGrants},
     preview::cut,
-    redaction::Redaction,
+    redaction::{Redaction, SearchBudget, WITHHELD},
     secret::{Key, check_header},
 };
 
@@ -185,7 +185,8 @@ pub(super) async fn request(asking: &Asking<'_>, proof: Proof<'_>) -> Result<Tok
     let (message, sent) = message(settings, secrets, &proof).ok_or_else(|| not_connected(name))?;
     let until = Instant::now() + TIME_LIMIT;
     let message = Message { until: Some(until), ..message };
-    let redaction: Redaction = secrets.values().cloned().chain(sent).map(Key::unchecked).collect();
+    let keys = secrets.values().cloned().chain(sent).map(Key::unchecked);
+    let redaction = Redaction::new(keys, SearchBudget::for_call(tenant));
     let mut progress = Progress::Unsent;
     let exchange = async {
         let answer = client.send(tenant, &to, message, &mut progress).await?;
@@ -194,14 +195,24 @@ pub(super) async fn request(asking: &Asking<'_>, proof: Proof<'_>) -> Result<Tok
     };
     let late = || Failure::retryable(code::TIMEOUT, format!("{} did not answer in time", to.origin()));
     let answered = timeout_at(until, exchange).await.unwrap_or_else(|_| Err(late()));
-    let (status, body) = answered.map_err(|cause: Failure| caused(name, &redaction.failure(cause)))?;
+    let (status, body) = match answered {
+        Ok(answered) => answered,
+        Err(cause) => {
+            let shown = Failure { message: WITHHELD.to_owned(), details: None, ..Failure::clone(&cause) };
+            return Err(caused(name, &timeout_at(until, redaction.failure(cause)).await.unwrap_or(shown)));
+        }
+    };
     match token(&body, *now) {
         Some(Ok(token)) if status.is_success() => Ok(token),
         Some(Err(why)) if status.is_success() => {
             let details = vec![(STATUS, Json::from(u64::from(status.as_u16())))];
             Err(failure(name, &format!("{} gave {why}", to.origin()), Some(details)))
         }
-        _ => Err(refused(name, &to.origin().to_string(), status, &body, &redaction, &proof)),
+        _ => {
+            let said =
+                timeout_at(until, Refusal::read(&body, &redaction)).await.unwrap_or_else(|_| Refusal::withheld());
+            Err(refused(name, &to.origin().to_string(), status, &said, &proof))
+        }
     }
 }
 
@@ -324,23 +335,35 @@ pub(super) fn token(body: &[u8], now: u64) -> Option<Result<Token, String>> {
     Some(Ok(Token::new(access.to_owned(), refresh, seconds("expires_in"), now)))
 }
 
-/// Returns the failure for a refusal of a token endpoint.
-fn refused(
-    name: &str,
-    origin: &str,
-    status: StatusCode,
-    body: &[u8],
-    redaction: &Redaction,
-    proof: &Proof<'_>,
-) -> Failure {
-    let answer: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
-    let text = |member: &str| {
-        let text = answer.get(member)?.as_str()?;
-        let plain: String = redaction.text(text).chars().filter(|letter| !letter.is_control()).collect();
+/// The texts of a token endpoint that refuses, with secrets redacted.
+struct Refusal {
+    error: Option<String>,
+    reason: Option<String>,
+}
+
+impl Refusal {
+    async fn read(body: &[u8], redaction: &Redaction) -> Refusal {
+        let answer: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+        let (error, reason) = (answer.get("error"), answer.get("error_description"));
+        Refusal { error: Refusal::text(error, redaction).await, reason: Refusal::text(reason, redaction).await }
+    }
+
+    async fn text(text: Option<&serde_json::Value>, redaction: &Redaction) -> Option<String> {
+        let hidden = redaction.text(text?.as_str()?).await;
+        let plain: String = hidden.chars().filter(|letter| !letter.is_control()).collect();
         Some(cut(&plain, MAX_REASON).into_owned()).filter(|text| !text.is_empty())
-    };
-    let (error, reason) = (text("error"), text("error_description"));
-    let why = match (&error, &reason) {
+    }
+
+    /// Returns the texts of an endpoint whose answer could not be searched in time.
+    fn withheld() -> Refusal {
+        Refusal { error: Some(WITHHELD.to_owned()), reason: None }
+    }
+}
+
+/// Returns the failure for a refusal of a token endpoint.
+fn refused(name: &str, origin: &str, status: StatusCode, said: &Refusal, proof: &Proof<'_>) -> Failure {
+    let Refusal { error, reason } = said;
+    let why = match (error, reason) {
         (Some(error), Some(reason)) => format!(" ({error}: {reason})"),
         (Some(error), None) => format!(" ({error})"),
         _ => String::new(),
@@ -354,7 +377,7 @@ fn refused(
     let is_down = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
     let message = format!("{origin} answered {}{why}{help}", status.as_u16());
     let mut details = vec![(STATUS, Json::from(u64::from(status.as_u16())))];
-    details.extend(error.map(|error| ("error", Json::from(error))));
+    details.extend(error.as_deref().map(|error| ("error", Json::from(error))));
     Failure { retryable: is_down, ..failure(name, &message, Some(details)) }
 }
 

@@ -22,7 +22,12 @@ use super::{
     reference::{Reference, Wanted, tag_of, version_of},
     wire::{Ask, Reply, Wire, is_this_machine, refusal},
 };
-use crate::{code, egress::Egress, redaction::Redaction, secret::Key};
+use crate::{
+    code,
+    egress::Egress,
+    redaction::{Redaction, SearchBudget},
+    secret::Key,
+};
 
 /// One repository of a registry.
 pub struct Registry {
@@ -76,7 +81,8 @@ impl Registry {
 
     /// Returns the versions of the repository, the highest first.
     pub async fn versions(&self) -> Result<Vec<Version>, Failure> {
-        self.list().await.map_err(|failure| self.redaction().failure(failure))
+        let listed = self.list().await;
+        self.redacted(listed).await
     }
 
     async fn list(&self) -> Result<Vec<Version>, Failure> {
@@ -111,10 +117,11 @@ impl Registry {
     /// Pulls an artifact whose content has at most `most` bytes. Checks the content against the digest in its manifest.
     pub async fn pull(&self, wanted: &Wanted, content: Content, most: usize) -> Result<Artifact, Failure> {
         let pulled = self.artifact(wanted, content, most).await;
+        let mut artifact = self.redacted(pulled).await?;
         let redaction = self.redaction();
-        let mut artifact = pulled.map_err(|failure| redaction.failure(failure))?;
-        let annotations = std::mem::take(&mut artifact.annotations).into_iter();
-        artifact.annotations = annotations.map(|(name, text)| (redaction.text(&name), redaction.text(&text))).collect();
+        for (name, text) in std::mem::take(&mut artifact.annotations) {
+            artifact.annotations.insert(redaction.text(&name).await, redaction.text(&text).await);
+        }
         Ok(artifact)
     }
 
@@ -140,13 +147,14 @@ impl Registry {
     /// Returns the digest of a version's component, or `None` if the version does not exist.
     pub async fn digest(&self, version: &Version) -> Result<Option<String>, Failure> {
         let manifest = self.manifest(&tag_of(version), Content::Component).await;
-        let manifest = manifest.map_err(|failure| self.redaction().failure(failure))?;
+        let manifest = self.redacted(manifest).await?;
         Ok(manifest.and_then(|manifest| Some(manifest.layer()?.digest.clone())))
     }
 
     /// Pushes an artifact under a version or a tag.
     pub async fn push(&self, artifact: &Artifact, wanted: &Wanted) -> Result<(), Failure> {
-        self.put(artifact, wanted).await.map_err(|failure| self.redaction().failure(failure))
+        let put = self.put(artifact, wanted).await;
+        self.redacted(put).await
     }
 
     async fn put(&self, artifact: &Artifact, wanted: &Wanted) -> Result<(), Failure> {
@@ -221,13 +229,21 @@ impl Registry {
         }
     }
 
-    /// Returns the redaction of the password and the token that the registry received.
+    /// Returns a result with secrets redacted in its failure.
+    async fn redacted<T>(&self, result: Result<T, Failure>) -> Result<T, Failure> {
+        match result {
+            Ok(done) => Ok(done),
+            Err(failure) => Err(self.redaction().failure(failure).await),
+        }
+    }
+
+    /// Returns the redaction of the password and the token that the registry received, for one call.
     fn redaction(&self) -> Redaction {
         let authorization = self.authorization.lock().clone();
         let token = authorization.as_ref().and_then(|authorization| authorization.to_str().ok()?.split_once(' '));
         let token = token.map(|(_, token)| Key::unchecked(Zeroizing::new(token.to_owned())));
         let password = self.credentials.as_ref().map(|credentials| Key::unchecked(credentials.password.clone()));
-        password.into_iter().chain(token).collect()
+        Redaction::new(password.into_iter().chain(token), SearchBudget::default())
     }
 
     fn with_authorization(&self, mut ask: Ask) -> Ask {

@@ -11,6 +11,7 @@ use hyper::{
         TRANSFER_ENCODING,
     },
 };
+use tokio::task::yield_now;
 
 use super::{
     Limits,
@@ -29,6 +30,12 @@ type Members = Vec<(&'static str, Json)>;
 
 /// The longest media type of a stored file, in bytes.
 const MAX_MIME: usize = 255;
+
+/// Bytes of a packed body that are unpacked together.
+const PACKED_BYTES: usize = 1024;
+
+/// Bytes that are unpacked together at most before other tasks go on.
+const YIELD_BYTES: usize = 64 * 1024;
 
 /// Headers about the connection, which a reply omits.
 const CONNECTION_HEADERS: [HeaderName; 3] = [CONNECTION, TRANSFER_ENCODING, HeaderName::from_static("keep-alive")];
@@ -67,10 +74,10 @@ impl AnswerReader<'_> {
         self.check_length(announced, BodyLimit::Searched(self.limits.answer_body as u64))?;
         let bytes = self.read(body, packed).await?;
         if self.unpack && !packed && !encodings.is_empty() && !bytes.is_empty() {
-            return Err(unrequested(&self.redaction.text(&encodings), "at most `gzip`"));
+            return Err(unrequested(&self.redaction.text(&encodings).await, "at most `gzip`"));
         }
-        self.redaction.headers(&mut headers);
-        let bytes = self.redacted(&headers, bytes).await?;
+        self.redaction.headers(&mut headers).await;
+        let bytes = self.redacted(&headers, bytes).await;
         if packed && !bytes.is_empty() {
             headers.remove(CONTENT_ENCODING);
             headers.remove(CONTENT_LENGTH);
@@ -80,14 +87,14 @@ impl AnswerReader<'_> {
     }
 
     /// Returns the members of the reply that opens a stream, and the body, which is not read yet.
-    pub(super) fn open(&self, answer: Answer) -> Result<(Members, Body), Failure> {
+    pub(super) async fn open(&self, answer: Answer) -> Result<(Members, Body), Failure> {
         let Answer { status, mut headers, body } = answer;
         let encodings = encodings(&headers);
         if self.unpack && !encodings.is_empty() {
-            return Err(unrequested(&self.redaction.text(&encodings), "no encoding"));
+            return Err(unrequested(&self.redaction.text(&encodings).await, "no encoding"));
         }
         self.check_length(announced(&headers), BodyLimit::Stream(self.limits.stream_bytes))?;
-        self.redaction.headers(&mut headers);
+        self.redaction.headers(&mut headers).await;
         let status = Json::from(u64::from(status.as_u16()));
         Ok((vec![("status", status), ("headers", self.reply_headers(&headers))], body))
     }
@@ -101,10 +108,10 @@ impl AnswerReader<'_> {
     }
 
     /// Returns the body with secrets redacted. A text that is JSON stays JSON.
-    async fn redacted(&self, headers: &HeaderMap, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
+    async fn redacted(&self, headers: &HeaderMap, bytes: Vec<u8>) -> Vec<u8> {
         match bytes.len() <= self.limits.text && is_textual(&mime(headers)) {
             true => self.redaction.document(bytes).await,
-            false => self.redaction.many_bytes(bytes).await,
+            false => self.redaction.bytes(bytes).await,
         }
     }
 
@@ -130,7 +137,14 @@ impl AnswerReader<'_> {
             if received > self.limits.answer_body {
                 return Err(BodyLimit::Searched(self.limits.answer_body as u64).exceeded());
             }
-            sink.write(&piece)?;
+            // A kilobyte unpacks to a megabyte at most. Between two of them the other tasks of the thread go on.
+            for part in piece.chunks(if packed { PACKED_BYTES } else { piece.len().max(1) }) {
+                let before = sink.len();
+                sink.write(part)?;
+                if packed && sink.len() - before > YIELD_BYTES {
+                    yield_now().await;
+                }
+            }
         }
         if received == 0 { Ok(Vec::new()) } else { sink.finish() }
     }
@@ -222,6 +236,14 @@ impl Sink {
             finished.map_err(|error| self.refused(&error))?;
         }
         Ok(std::mem::take(&mut self.capped_mut().bytes))
+    }
+
+    /// Returns the number of bytes that the body has so far.
+    fn len(&self) -> usize {
+        match self {
+            Sink::Plain(capped) => capped.bytes.len(),
+            Sink::Gzip(decoder) => decoder.get_ref().bytes.len(),
+        }
     }
 
     fn capped_mut(&mut self) -> &mut Capped {

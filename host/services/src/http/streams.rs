@@ -36,7 +36,7 @@ use crate::{
     client::Body,
     code,
     files::AsyncBlobs,
-    redaction::{Redaction, StreamRedactor, Unit},
+    redaction::{Redaction, SearchBudget, StreamRedactor, Unit},
 };
 
 /// Maximum bytes of a chunk that is recorded as text, and not as a file.
@@ -225,7 +225,9 @@ impl Streams {
             deadline,
             limits: opening.limits.clone(),
             once: opening.once,
-            secrets: (!opening.redaction.is_empty()).then(|| SecretFilter::new(opening.redaction.clone())),
+            secrets: (!opening.redaction.is_empty()).then(|| {
+                SecretFilter::new(opening.redaction.with_budget(SearchBudget::for_stream(&opening.caller.tenant)))
+            }),
             ready: Vec::new(),
             offset: 0,
             received: 0,
@@ -333,7 +335,11 @@ async fn recorded(chunk: Vec<u8>, offset: u64, tenant: &Tenant, files: &AsyncBlo
 impl Reader {
     /// Returns the next chunk, or `None` at the end. Waits for its first byte only.
     async fn next(&mut self) -> Result<Option<Vec<u8>>, Failure> {
-        while self.ready.is_empty() {
+        loop {
+            self.search().await?;
+            if !self.ready.is_empty() {
+                break;
+            }
             if let Some(failure) = self.failed.take() {
                 return Err(failure);
             }
@@ -350,6 +356,9 @@ impl Reader {
             let Some(arrived) = self.body.next().now_or_never() else { break };
             // The bytes that have arrived before reach the node first.
             self.failed = self.accept(arrived).err();
+            if self.failed.is_none() {
+                self.failed = self.search().await.err();
+            }
         }
         self.chunks += 1;
         if self.chunks > self.limits.stream_chunks {
@@ -362,6 +371,14 @@ impl Reader {
         Ok(Some(chunk))
     }
 
+    /// Searches what has arrived for secrets, and adds what may be shown to the bytes that are ready. If the caller drops the
+    /// future, the next call continues.
+    async fn search(&mut self) -> Result<(), Failure> {
+        let Some(filter) = &mut self.secrets else { return Ok(()) };
+        let searched = timeout_at(self.deadline, filter.release(&mut self.ready)).await;
+        searched.unwrap_or_else(|_| Err(self.late()))
+    }
+
     /// Takes in what has arrived: bytes, the end, or that the connection broke.
     fn accept(&mut self, arrived: Result<Option<Bytes>, Failure>) -> Result<(), Failure> {
         match arrived {
@@ -372,13 +389,13 @@ impl Reader {
                 }
                 match &mut self.secrets {
                     None => self.ready.extend_from_slice(&piece),
-                    Some(filter) => filter.add(&piece, &mut self.ready)?,
+                    Some(filter) => filter.arrived.extend_from_slice(&piece),
                 }
             }
             Ok(None) => {
                 self.has_ended = true;
                 if let Some(filter) = &mut self.secrets {
-                    filter.end(&mut self.ready)?;
+                    filter.has_ended = true;
                 }
             }
             Err(failure) => return Err(interrupted(self.received, self.once, &failure.message)),
@@ -401,37 +418,45 @@ impl Reader {
 /// Redacts secrets in a text that arrives in pieces, which may end inside a character.
 struct SecretFilter {
     redactor: StreamRedactor,
-    /// The beginning of a character whose end has not arrived.
-    part: Vec<u8>,
+    /// The bytes that have arrived and were not searched. Their last character may not be complete.
+    arrived: Vec<u8>,
+    /// True if nothing follows the bytes that have arrived.
+    has_ended: bool,
 }
 
 impl SecretFilter {
     fn new(redaction: Redaction) -> SecretFilter {
-        SecretFilter { redactor: StreamRedactor::new(redaction, Unit::Line), part: Vec::new() }
+        let redactor = StreamRedactor::new(redaction, Unit::Line);
+        SecretFilter { redactor, arrived: Vec::new(), has_ended: false }
     }
 
-    /// Adds a piece, and appends what may be shown to `ready`. Bytes that are not UTF-8 are refused, because only text
-    /// can be searched in pieces.
-    fn add(&mut self, piece: &[u8], ready: &mut Vec<u8>) -> Result<(), Failure> {
-        for slice in piece.chunks(SEARCHED_BYTES) {
-            self.part.extend_from_slice(slice);
-            let whole = match std::str::from_utf8(&self.part) {
+    /// Searches what has arrived, and appends what may be shown to `ready`. Bytes that are not UTF-8 are refused, because only
+    /// text can be searched in pieces.
+    async fn release(&mut self, ready: &mut Vec<u8>) -> Result<(), Failure> {
+        // Units whose search did not end, because the caller dropped the future.
+        ready.extend_from_slice(self.redactor.add("").await.as_bytes());
+        while !self.arrived.is_empty() {
+            let slice = &self.arrived[..self.arrived.len().min(SEARCHED_BYTES)];
+            let whole = match std::str::from_utf8(slice) {
                 Ok(text) => text.len(),
                 Err(error) if error.error_len().is_none() => error.valid_up_to(),
                 Err(_) => return Err(not_text()),
             };
-            let part = self.part.split_off(whole);
-            let text = String::from_utf8(std::mem::replace(&mut self.part, part)).map_err(|_| not_text())?;
-            ready.extend_from_slice(self.redactor.add(&text).as_bytes());
+            if whole == 0 {
+                break;
+            }
+            // The redactor keeps the text from here on.
+            let text: Vec<u8> = self.arrived.drain(..whole).collect();
+            let text = String::from_utf8(text).map_err(|_| not_text())?;
+            ready.extend_from_slice(self.redactor.add(&text).await.as_bytes());
         }
-        Ok(())
-    }
-
-    fn end(&mut self, ready: &mut Vec<u8>) -> Result<(), Failure> {
-        if !self.part.is_empty() {
-            return Err(not_text());
+        if self.has_ended {
+            if !self.arrived.is_empty() {
+                return Err(not_text());
+            }
+            ready.extend_from_slice(self.redactor.end().await.as_bytes());
+            self.has_ended = false;
         }
-        ready.extend_from_slice(self.redactor.end().as_bytes());
         Ok(())
     }
 }

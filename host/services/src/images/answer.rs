@@ -23,12 +23,7 @@ pub(super) struct Answer {
 impl Answer {
     /// Reads the answer to a request for `count` images. An answer with more images is an error. `usd` is a function:
     /// it takes the number of images in the answer, and returns the cost of one of them in USD.
-    pub(super) fn read(
-        bytes: &[u8],
-        count: u64,
-        usd: impl Fn(u64) -> Option<f64>,
-        redaction: &Redaction,
-    ) -> Result<Answer, AttemptError> {
+    pub(super) fn read(bytes: &[u8], count: u64, usd: impl Fn(u64) -> Option<f64>) -> Result<Answer, AttemptError> {
         let text = std::str::from_utf8(bytes).map_err(|_| AttemptError::nonsense("the answer is not JSON"))?;
         let json =
             Json::parse(text).map_err(|error| AttemptError::nonsense(format!("the answer is not JSON: {error}")))?;
@@ -42,8 +37,17 @@ impl Answer {
         }
         let made = data.iter().map(image_source).collect::<Result<_, _>>()?;
         let usd = usd(data.len() as u64);
-        let about = data.iter().map(|one| redaction.json(metadata(&json, one, usd))).collect();
+        let about = data.iter().map(|one| metadata(&json, one, usd)).collect();
         Ok(Answer { made, about })
+    }
+
+    /// Returns the same answer with secrets redacted in the metadata.
+    pub(super) async fn redacted(self, redaction: &Redaction) -> Answer {
+        let mut about = Vec::with_capacity(self.about.len());
+        for one in self.about {
+            about.push(redaction.json(one).await);
+        }
+        Answer { about, ..self }
     }
 
     /// Returns the reply of the call: a file value if `count` is 1, else a list of them. `kept` are the stored

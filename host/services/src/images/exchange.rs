@@ -22,7 +22,7 @@ use crate::{
         Dialect, Wait,
         attempt_error::{self, AttemptError, Report},
     },
-    redaction::Redaction,
+    redaction::{Redaction, SearchBudget},
     secret::Key,
 };
 
@@ -46,11 +46,14 @@ pub(super) struct Exchange<'a> {
     progress: Progress,
     /// The number of failed attempts whose images the endpoint may have made and charged.
     charged_failures: u64,
+    /// The budget of the searches for the key in all answers of the call.
+    budget: SearchBudget,
 }
 
 impl<'a> Exchange<'a> {
     pub(super) fn new(images: &'a Images, request: &'a Request, outgoing: &'a Outgoing) -> Exchange<'a> {
-        Exchange { images, request, outgoing, progress: Progress::Unsent, charged_failures: 0 }
+        let budget = SearchBudget::for_call(&outgoing.caller.tenant);
+        Exchange { images, request, outgoing, progress: Progress::Unsent, charged_failures: 0, budget }
     }
 
     /// Returns true if the endpoint may have made images in the current attempt.
@@ -138,8 +141,7 @@ impl<'a> Exchange<'a> {
             Some(source) => Some(source.read(&images.environment, code::MODEL_AUTH).await?),
             None => None,
         };
-        let redaction = Redaction::from_iter(key.clone());
-        let hide = |text: &str| redaction.text(text);
+        let redaction = Redaction::new(key.clone(), self.budget.clone());
         let function = if self.request.images.is_empty() { "images/generations" } else { "images/edits" };
         let egress = images.client.egress();
         let to = egress.admit(&images.profile.function_url(function), &images.endpoint.origin)?;
@@ -148,15 +150,18 @@ impl<'a> Exchange<'a> {
         let sent = images.client.send(tenant, &to, message, &mut self.progress).await;
         let answer = sent.map_err(|failure| attempt_error::from_exchange(failure, false))?;
         if answer.status != StatusCode::OK {
-            return Err(self.read_refusal(answer, hide).await);
+            return Err(self.read_refusal(answer, &redaction).await);
         }
         let bytes = read_whole(answer, MAX_ANSWER, "the answer").await?;
         // Each image carries its share of the cost of failed attempts.
         let usd = |made: u64| Some((images.profile.price_of(made)? + self.lost_cost()?) / made.max(1) as f64);
-        let answer = Answer::read(&bytes, self.request.count(), usd, &redaction)?;
+        let answer = Answer::read(&bytes, self.request.count(), usd)?.redacted(&redaction).await;
         // The images exist now, and another attempt would make further images.
         let kept = self.store_images(answer, &to, &redaction).await;
-        kept.map_err(|failed| Failure { retryable: false, ..redaction.failure(failed.failure) }.into())
+        match kept {
+            Ok(kept) => Ok(kept),
+            Err(failed) => Err(Failure { retryable: false, ..redaction.failure(failed.failure).await }.into()),
+        }
     }
 
     fn message(&self, key: Option<&Key>, kind: &str, body: &Bytes) -> Result<Message, AttemptError> {
@@ -177,12 +182,12 @@ impl<'a> Exchange<'a> {
         Ok(Message { method: Method::POST, headers, body: body.clone(), reuse, run, until: None })
     }
 
-    /// Converts an answer with an error status to the error of the attempt. `hide` redacts the key.
-    async fn read_refusal(&self, answer: client::Answer, hide: impl Fn(&str) -> String) -> AttemptError {
+    /// Converts an answer with an error status to the error of the attempt, with the key redacted.
+    async fn read_refusal(&self, answer: client::Answer, redaction: &Redaction) -> AttemptError {
         let (status, headers) = (answer.status, answer.headers.clone());
         let text = read_whole(answer, MAX_ERROR, "the answer").await.unwrap_or_default();
         let report = Json::parse(&String::from_utf8_lossy(&text)).map(|json| Report::read(&json)).unwrap_or_default();
-        let mut failed = report.attempt_error(Some(status), hide);
+        let mut failed = report.attempt_error(Some(status), redaction).await;
         failed.wait = attempt_error::asked_wait(&headers, Dialect::Chat, self.images.clock.now());
         failed
     }
@@ -200,7 +205,7 @@ impl<'a> Exchange<'a> {
                 ImageSource::Bytes(bytes) => bytes,
                 ImageSource::Url(url) => self.fetch_image(&url, endpoint).await?,
             };
-            let bytes = redaction.many_bytes(bytes).await?;
+            let bytes = redaction.bytes(bytes).await;
             let mime = picture::media_type(&bytes);
             let mime = mime.ok_or_else(|| AttemptError::nonsense("the content is not PNG, JPEG, GIF, WebP or AVIF"))?;
             kept.push(self.images.files.put(&self.outgoing.caller.tenant, bytes, mime.to_owned()).await?);

@@ -24,7 +24,7 @@ impl ResultReader<'_> {
         let text = text(&result.content);
         if result.is_error == Some(true) {
             let said = text.filter(|text| !text.trim().is_empty()).unwrap_or_else(|| "it gives no reason".to_owned());
-            let message = cut(&self.redaction.text(&said), MAX_DESCRIPTION);
+            let message = cut(&self.redaction.text(&said).await, MAX_DESCRIPTION);
             return Err(Failure::new(code::TOOL_FAILED, message));
         }
         let output = match result.structured_content {
@@ -40,7 +40,7 @@ impl ResultReader<'_> {
                 Json::array(blocks)
             }
         };
-        self.redaction.many_values(output).await
+        Ok(self.redaction.json(output).await)
     }
 
     async fn block(&self, block: ContentBlock) -> Result<Json, Failure> {
@@ -80,8 +80,11 @@ impl ResultReader<'_> {
     /// Stores a file. Secrets in its bytes and its media type are redacted.
     async fn file(&self, base64: &str, mime: Option<String>) -> Result<Json, Failure> {
         let undecodable = |_| Failure::new(code::MCP_PROTOCOL, "the answer has a file that is not base64");
-        let bytes = self.redaction.many_bytes(STANDARD.decode(base64).map_err(undecodable)?).await?;
-        let mime = mime.map_or_else(|| BINARY.to_owned(), |mime| usual(self.redaction.text(&mime)));
+        let bytes = self.redaction.bytes(STANDARD.decode(base64).map_err(undecodable)?).await;
+        let mime = match mime {
+            Some(mime) => usual(self.redaction.text(&mime).await),
+            None => BINARY.to_owned(),
+        };
         let blob = self.files.put(self.tenant, bytes, mime).await?;
         Ok(Value::from(blob).json().clone())
     }

@@ -21,7 +21,7 @@ use crate::{
     code,
     lines::{Line, Lines},
     process_group::ProcessGroup,
-    redaction::{Redaction, StreamRedactor, Unit},
+    redaction::{Redaction, SearchBudget, StreamRedactor, Unit},
     secret::{Environment, Key},
 };
 
@@ -108,13 +108,15 @@ pub(super) async fn log_errors(name: Arc<str>, errors: ChildStderr, redaction: R
             continue;
         }
         left -= 1;
+        // Each line has its own budget, so that a hostile one does not withhold those after it.
+        let redaction = redaction.with_budget(SearchBudget::default());
         let text = match line {
             Line::Whole(line) => String::from_utf8_lossy(&line).into_owned(),
             Line::Cut(line) => {
                 // The last word of a cut line, which may be a part of a key, is left out.
-                StreamRedactor::new(redaction.clone(), Unit::Word).add(&String::from_utf8_lossy(&line))
+                StreamRedactor::new(redaction.clone(), Unit::Word).add(&String::from_utf8_lossy(&line)).await
             }
         };
-        tracing::debug!(server = %name, "{}", readable(&redaction, &text));
+        tracing::debug!(server = %name, "{}", readable(&redaction, &text).await);
     }
 }

@@ -31,7 +31,12 @@ use super::{
     tool::{self, Tool},
     watch::{ConnectionState, ProgressReport},
 };
-use crate::{client::Client, code, redaction::Redaction, secret::Environment};
+use crate::{
+    client::Client,
+    code,
+    redaction::{Redaction, SearchBudget},
+    secret::Environment,
+};
 
 /// Maximum pages of a list of tools.
 const MAX_PAGES: usize = 100;
@@ -76,7 +81,7 @@ impl Connection {
     ) -> Result<Connection, Failure> {
         let mut keys = Vec::new();
         let (child, pipes, errors) = child::start(server, program, environment, &mut keys).await?;
-        let redaction = Redaction::from_iter(keys);
+        let redaction = Redaction::new(keys, SearchBudget::default());
         tokio::spawn(child::log_errors(server.name.clone(), errors, redaction.clone()));
         let state = Arc::new(ConnectionState::new(redaction));
         Connection::handshake(Stdio::new(pipes, state.clone()), state, Some(child)).await
@@ -93,7 +98,7 @@ impl Connection {
             let value = setting.header(name.as_str(), environment, &mut keys).await?;
             headers.insert(name.clone(), value);
         }
-        let state = Arc::new(ConnectionState::new(Redaction::from_iter(keys)));
+        let state = Arc::new(ConnectionState::new(Redaction::new(keys, SearchBudget::default())));
         let posts = HttpTransport::new(client.clone(), address, headers, state.clone());
         let mut config = StreamableHttpClientTransportConfig::with_uri(&*address.url);
         config.retry_config = Arc::new(ReconnectPolicy);
@@ -113,8 +118,10 @@ impl Connection {
             legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
         };
         let served = Host.serve_with_lifecycle(transport, lifecycle).await;
-        let service = served.map_err(|error| failures::from_start(&error, &state))?;
-        Ok(Connection { service, state, tools: Mutex::default(), _child: child })
+        match served {
+            Ok(service) => Ok(Connection { service, state, tools: Mutex::default(), _child: child }),
+            Err(error) => Err(failures::from_start(&error, &state, &state.redaction).await),
+        }
     }
 
     /// Returns true if the connection accepts requests.
@@ -122,9 +129,9 @@ impl Connection {
         !self.service.is_closed() && !self.service.peer().is_transport_closed() && self.state.end_reason().is_none()
     }
 
-    /// Returns the redaction of the keys that the server received.
-    pub(super) fn redaction(&self) -> &Redaction {
-        &self.state.redaction
+    /// Returns the redaction of the keys that the server received, with this budget.
+    pub(super) fn redaction(&self, budget: SearchBudget) -> Redaction {
+        self.state.redaction.with_budget(budget)
     }
 
     /// Returns the tools. Requests a new list if the server reported a change, or if the cached list has expired.
@@ -147,16 +154,17 @@ impl Connection {
 
     async fn list(&self, changes: u64) -> Result<Arc<[Tool]>, Failure> {
         let (mut tools, mut cursor) = (Vec::new(), None);
+        let redaction = self.redaction(SearchBudget::default());
         for _ in 0..MAX_PAGES {
             let params = PaginatedRequestParams::default().with_cursor(cursor);
             let request = ListToolsRequest { params: Some(params), ..ListToolsRequest::default() };
             let ServerResult::ListToolsResult(page) =
-                self.send_request(ClientRequest::ListToolsRequest(request), None).await?
+                self.send_request(ClientRequest::ListToolsRequest(request), None, &redaction).await?
             else {
                 return Err(failures::nonsense());
             };
             let lifetime = page.ttl_ms.map(Duration::from_millis);
-            tool::extend(&mut tools, page.tools, &self.state.redaction)?;
+            tool::extend(&mut tools, page.tools, &redaction).await?;
             cursor = page.next_cursor.filter(|cursor| !cursor.is_empty());
             if cursor.is_none() {
                 let tools: Arc<[Tool]> = tools.into();
@@ -178,16 +186,17 @@ impl Connection {
         *self.tools.lock() = Some(listed);
     }
 
-    /// Calls a tool. Dropping the future sends the server a cancellation.
+    /// Calls a tool. `redaction` redacts keys in the server's error. Dropping the future sends the server a cancellation.
     pub(super) async fn call(
         &self,
         tool: &str,
         input: serde_json::Map<String, serde_json::Value>,
         report: ProgressReport,
+        redaction: &Redaction,
     ) -> Result<CallToolResult, Failure> {
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(input);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        match self.send_request(request, Some(report)).await? {
+        match self.send_request(request, Some(report), redaction).await? {
             ServerResult::CallToolResult(result) => Ok(result),
             ServerResult::InputRequiredResult(_) | ServerResult::CreateTaskResult(_) => {
                 let message = "the server requests features that the host does not offer: input from a person or a \
@@ -204,10 +213,14 @@ impl Connection {
         &self,
         request: ClientRequest,
         report: Option<ProgressReport>,
+        redaction: &Redaction,
     ) -> Result<ServerResult, Failure> {
         let peer = self.service.peer();
         let sent = peer.send_request_with_option(request, PeerRequestOptions::no_options()).await;
-        let handle = sent.map_err(|error| failures::from_request(error, None, &self.state))?;
+        let handle = match sent {
+            Ok(handle) => handle,
+            Err(error) => return Err(failures::from_request(error, None, &self.state, redaction).await),
+        };
         let (token, id) = (handle.progress_token.clone(), handle.id.clone());
         if let Some(report) = report {
             self.state.start_reports(token.clone(), report);
@@ -215,7 +228,10 @@ impl Connection {
         let mut open = PendingRequest { peer, state: &self.state, token, id, answered: false };
         let answer = handle.await_response().await;
         open.answered = true;
-        answer.map_err(|error| failures::from_request(error, Some(&open.id), &self.state))
+        match answer {
+            Ok(result) => Ok(result),
+            Err(error) => Err(failures::from_request(error, Some(&open.id), &self.state, redaction).await),
+        }
     }
 }
 
@@ -252,8 +268,8 @@ impl SseRetryPolicy for ReconnectPolicy {
 }
 
 /// Creates the progress reports of a tool call.
-pub(super) fn progress_report(server: &str, tool: &str, progress: Progress) -> ProgressReport {
-    ProgressReport::new(format!("mcp:{server}/{tool}"), progress)
+pub(super) fn progress_report(server: &str, tool: &str, progress: Progress, redaction: Redaction) -> ProgressReport {
+    ProgressReport::new(format!("mcp:{server}/{tool}"), progress, redaction)
 }
 
 /// Returns the input of a tool, which must be an object.

@@ -12,7 +12,7 @@ use rmcp::{
 };
 
 use super::{setting::readable, watch::ConnectionState};
-use crate::code;
+use crate::{code, redaction::Redaction};
 
 /// The error type of a transport: it carries a failure through the library unchanged.
 #[derive(Debug)]
@@ -48,12 +48,17 @@ pub(super) fn from_status(status: StatusCode) -> Failure {
 
 /// Returns the failure of a request without a result: the one that `state` stores for this id, else one made from the
 /// error.
-pub(super) fn from_request(error: ServiceError, id: Option<&RequestId>, state: &ConnectionState) -> Failure {
+pub(super) async fn from_request(
+    error: ServiceError,
+    id: Option<&RequestId>,
+    state: &ConnectionState,
+    redaction: &Redaction,
+) -> Failure {
     if let Some(failure) = id.and_then(|id| state.failure(id)) {
         return failure;
     }
     match error {
-        ServiceError::McpError(error) => from_answer(&error, state),
+        ServiceError::McpError(error) => from_answer(&error, redaction).await,
         ServiceError::TransportSend(error) => from_transport(&error, state),
         ServiceError::TransportClosed | ServiceError::Cancelled { .. } => closed(state),
         _ => nonsense(),
@@ -66,11 +71,18 @@ pub(super) fn nonsense() -> Failure {
 }
 
 /// Returns the failure for a connection that could not be opened. No tool was called.
-pub(super) fn from_start(error: &ClientInitializeError, state: &ConnectionState) -> Failure {
+pub(super) async fn from_start(
+    error: &ClientInitializeError,
+    state: &ConnectionState,
+    redaction: &Redaction,
+) -> Failure {
+    let mut error = error;
+    while let ClientInitializeError::LegacyFallbackFailed { fallback, .. } = error {
+        error = fallback;
+    }
     match error {
-        ClientInitializeError::JsonRpcError(error) => from_answer(error, state),
+        ClientInitializeError::JsonRpcError(error) => from_answer(error, redaction).await,
         ClientInitializeError::TransportError { error, .. } => from_transport(error, state),
-        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => from_start(fallback, state),
         ClientInitializeError::ConnectionClosed(_) => closed(state),
         ClientInitializeError::NoCompatibleProtocolVersion { .. } => {
             Failure::new(code::MCP_PROTOCOL, "the host supports no version of the protocol that the server speaks")
@@ -89,8 +101,8 @@ pub(super) fn not_connected(failure: Failure) -> Failure {
     Failure { code: code::MCP_CONNECT.into(), details: Some(details), ..failure }
 }
 
-fn from_answer(error: &ErrorData, state: &ConnectionState) -> Failure {
-    let message = format!("the server refused: {}", readable(&state.redaction, &error.message));
+async fn from_answer(error: &ErrorData, redaction: &Redaction) -> Failure {
+    let message = format!("the server refused: {}", readable(redaction, &error.message).await);
     let class = if error.code == ErrorCode::INVALID_PARAMS { codes::INVALID_INPUT } else { code::MCP_ERROR };
     let details = Json::object([("mcpCode", Json::from(i64::from(error.code.0)))]);
     Failure { details: Some(details), ..Failure::new(class, message) }

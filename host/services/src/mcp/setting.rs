@@ -130,9 +130,13 @@ fn is_variable(name: &str) -> bool {
 }
 
 /// Returns a server's text with secrets redacted, on one line and of limited length.
-pub(super) fn readable(redaction: &Redaction, text: &str) -> String {
-    let hidden = redaction.text(text);
-    let clean = hidden.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
+pub(super) async fn readable(redaction: &Redaction, text: &str) -> String {
+    one_line(&redaction.text(text).await)
+}
+
+/// Returns a text on one line and of limited length.
+pub(super) fn one_line(text: &str) -> String {
+    let clean = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
     let mut short: String = clean.clone().take(MAX_QUOTED_CHARS).collect();
     if clean.count() > MAX_QUOTED_CHARS {
         short.push('…');

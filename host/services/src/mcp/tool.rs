@@ -37,7 +37,7 @@ pub struct Tool {
 
 /// Adds the tools in `listed`, a page of a server's list, to `tools`. Leaves out tools with an invalid or repeated
 /// name, or with a schema that is too large. More than [`MAX_TOOLS`] tools are an error.
-pub(super) fn extend(
+pub(super) async fn extend(
     tools: &mut Vec<Tool>,
     listed: Vec<rmcp::model::Tool>,
     redaction: &Redaction,
@@ -48,8 +48,8 @@ pub(super) fn extend(
     let mut schemas = tools.iter().map(Tool::schema_values).sum::<usize>();
     let mut names: HashSet<Arc<str>> = tools.iter().map(|tool| tool.name.clone()).collect();
     for listed in listed {
-        let name = readable(redaction, &listed.name);
-        match Tool::read(listed, redaction) {
+        let name = readable(redaction, &listed.name).await;
+        match Tool::read(listed, redaction).await {
             Ok(tool) if names.insert(tool.name.clone()) => {
                 schemas += tool.schema_values();
                 if schemas > JSON_VALUES {
@@ -89,26 +89,40 @@ impl Tool {
         [Some(&self.input_schema), self.output_schema.as_ref()].into_iter().flatten().map(values).sum()
     }
 
-    fn read(listed: rmcp::model::Tool, redaction: &Redaction) -> Result<Tool, &'static str> {
-        if !is_name(&redaction.text(&listed.name)) {
+    async fn read(listed: rmcp::model::Tool, redaction: &Redaction) -> Result<Tool, &'static str> {
+        if !is_name(&redaction.text(&listed.name).await) {
             return Err("its name is not allowed");
         }
         let annotations = listed.annotations.and_then(|annotations| serde_json::to_value(annotations).ok());
-        let text = |text: &str, limit: usize| Arc::from(cut(&redaction.text(text), limit));
-        Ok(Tool {
+        let annotations = annotations.map_or_else(|| Json::object::<&str>([]), Json::from);
+        let output_schema = match listed.output_schema {
+            Some(output) => Some(schema(&output, redaction).await?),
+            None => None,
+        };
+        let tool = Tool {
             name: (*listed.name).into(),
-            title: listed.title.map(|title| text(&title, MAX_TITLE)),
-            description: listed.description.map(|description| text(&description, MAX_DESCRIPTION)),
-            input_schema: schema(&listed.input_schema, redaction)?,
-            output_schema: listed.output_schema.map(|output| schema(&output, redaction)).transpose()?,
-            annotations: annotations
-                .map_or_else(|| Json::object::<&str>([]), |annotations| redaction.json(annotations.into())),
-        })
+            title: text(listed.title.as_deref(), MAX_TITLE, redaction).await,
+            description: text(listed.description.as_deref(), MAX_DESCRIPTION, redaction).await,
+            input_schema: schema(&listed.input_schema, redaction).await?,
+            output_schema,
+            annotations: redaction.json(annotations).await,
+        };
+        match redaction.has_withheld() {
+            true => Err("it takes too long to search it for secrets"),
+            false => Ok(tool),
+        }
     }
 }
 
-fn schema(members: &serde_json::Map<String, serde_json::Value>, redaction: &Redaction) -> Result<Json, &'static str> {
-    let json = redaction.json(Json::from(serde_json::Value::Object(members.clone())));
+async fn text(text: Option<&str>, limit: usize, redaction: &Redaction) -> Option<Arc<str>> {
+    Some(cut(&redaction.text(text?).await, limit).into())
+}
+
+async fn schema(
+    members: &serde_json::Map<String, serde_json::Value>,
+    redaction: &Redaction,
+) -> Result<Json, &'static str> {
+    let json = redaction.json(Json::from(serde_json::Value::Object(members.clone()))).await;
     match json.to_text().len() > MAX_SCHEMA {
         true => Err("its schema is too large"),
         false => Ok(json),

@@ -14,7 +14,7 @@ use rmcp::model::{
     ClientJsonRpcMessage, ProgressNotificationParam, ProgressToken, RequestId, ServerJsonRpcMessage, ServerNotification,
 };
 
-use super::setting::readable;
+use super::setting::one_line;
 use crate::{code, redaction::Redaction};
 
 /// Maximum progress reports of one call.
@@ -41,12 +41,14 @@ pub(super) struct ConnectionState {
 pub(super) struct ProgressReport {
     tool: String,
     progress: Progress,
+    /// The redaction of the server's keys, with the budget of all reports of the call.
+    redaction: Redaction,
     left: u32,
 }
 
 impl ProgressReport {
-    pub(super) fn new(tool: String, progress: Progress) -> ProgressReport {
-        ProgressReport { tool, progress, left: MAX_PROGRESS }
+    pub(super) fn new(tool: String, progress: Progress, redaction: Redaction) -> ProgressReport {
+        ProgressReport { tool, progress, redaction, left: MAX_PROGRESS }
     }
 }
 
@@ -98,7 +100,7 @@ impl ConnectionState {
         let number = |number: f64| Json::from(serde_json::Value::from(number));
         let mut members = vec![("tool", Json::from(call.tool.as_str())), ("progress", number(params.progress))];
         members.extend(params.total.map(|total| ("total", number(total))));
-        let message = params.message.as_deref().map(|message| readable(&self.redaction, message));
+        let message = params.message.as_deref().map(|message| one_line(&call.redaction.text_now(message)));
         members.extend(message.map(|message| ("message", Json::from(message))));
         call.progress.send(PROGRESS_EVENT, Json::object(members));
     }

@@ -6,7 +6,7 @@ use flowcell_contract::{Failure, Json};
 use hyper::{HeaderMap, StatusCode};
 
 use super::profile::Dialect;
-use crate::code;
+use crate::{code, redaction::Redaction};
 
 /// Maximum characters of a provider's message that the message of a failure repeats.
 const MAX_QUOTED_CHARS: usize = 500;
@@ -117,13 +117,13 @@ impl Report {
         if self.code.is_empty() { &self.kind } else { &self.code }
     }
 
-    /// Converts the report to the error of an attempt. `hide` redacts secrets in the message.
-    pub(crate) fn attempt_error(&self, status: Option<StatusCode>, hide: impl Fn(&str) -> String) -> AttemptError {
+    /// Converts the report to the error of an attempt. Secrets in its texts are redacted.
+    pub(crate) async fn attempt_error(&self, status: Option<StatusCode>, redaction: &Redaction) -> AttemptError {
         let (class, retryable) = self.failure_code(status.map(|status| status.as_u16()));
         let said = match class {
             // Servers repeat parts of keys that they do not know.
             code::MODEL_AUTH => String::new(),
-            _ => readable(&hide(&self.message)),
+            _ => readable(&redaction.text(&self.message).await),
         };
         let answered = status.map_or_else(String::new, |status| format!(" ({})", status.as_u16()));
         let message = match said.is_empty() {
@@ -135,7 +135,7 @@ impl Report {
             details.push(("status", Json::from(u64::from(status.as_u16()))));
         }
         if !self.own_code().is_empty() {
-            details.push(("providerCode", Json::from(readable(&hide(self.own_code())))));
+            details.push(("providerCode", Json::from(readable(&redaction.text(self.own_code()).await))));
         }
         let details = (!details.is_empty()).then(|| Json::object(details));
         AttemptError { failure: Failure { retryable, details, ..Failure::new(class, message) }, wait: None }

@@ -37,7 +37,7 @@ impl DeltaBuffer {
         DeltaBuffer { progress, clock, waiting: Vec::new(), pieces, thinks, quiet: None }
     }
 
-    /// Sets the redaction for the pieces that are added from now on.
+    /// Sets the redaction for the pieces that are added from now on. Its budget is that of the stream.
     pub(super) fn set_redaction(&mut self, redaction: Redaction) {
         self.pieces = StreamRedactor::new(redaction, Unit::Word);
         self.thinks = false;
@@ -45,23 +45,23 @@ impl DeltaBuffer {
 
     /// Adds a piece. Reports it at once if [`COALESCE_TIME`] has passed since the last report, otherwise later together
     /// with others. Ignores empty pieces. With secrets to redact, the last word is held back until it ends.
-    pub(super) fn add(&mut self, delta: Delta) {
+    pub(super) async fn add(&mut self, delta: Delta) {
         let (thinks, text) = match delta {
             Delta::Text(text) => (false, text),
             Delta::Thinking(text) => (true, text),
         };
         if thinks != self.thinks {
-            self.release_held_text();
+            self.release_held_text().await;
             self.thinks = thinks;
         }
-        let told = self.pieces.add(&text);
+        let told = self.pieces.add(&text).await;
         self.add_released(if thinks { Delta::Thinking(told) } else { Delta::Text(told) });
     }
 
     /// Moves the text that was held back to the waiting text. Called when the text ends, or changes between the reply
     /// and thoughts.
-    fn release_held_text(&mut self) {
-        let rest = self.pieces.end();
+    async fn release_held_text(&mut self) {
+        let rest = self.pieces.end().await;
         self.add_released(if self.thinks { Delta::Thinking(rest) } else { Delta::Text(rest) });
     }
 
@@ -93,8 +93,8 @@ impl DeltaBuffer {
     }
 
     /// Reports all text that is not yet reported. The caller must add no piece afterwards.
-    pub(super) fn finish(&mut self) {
-        self.release_held_text();
+    pub(super) async fn finish(&mut self) {
+        self.release_held_text().await;
         self.flush();
     }
 
@@ -116,7 +116,7 @@ impl DeltaBuffer {
     /// `delay`. Drops all text that is not reported yet.
     pub(super) fn retry(&mut self, attempt: u32, reason: &str, delay: Duration) {
         self.waiting.clear();
-        self.pieces.end();
+        self.pieces.clear();
         self.quiet = None;
         let delay = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
         let members =

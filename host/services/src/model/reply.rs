@@ -46,18 +46,28 @@ pub(super) struct Blocks {
 
 impl Outcome {
     /// Returns the same reply with secrets redacted.
-    pub(super) fn redacted(self, redaction: &Redaction) -> Outcome {
+    pub(super) async fn redacted(self, redaction: &Redaction) -> Outcome {
         if redaction.is_empty() {
             return self;
         }
-        let text = |text: Arc<str>| Arc::from(redaction.text(&text));
+        let mut content = Vec::with_capacity(self.content.len());
+        for block in self.content {
+            content.push(redaction.json(block).await);
+        }
         Outcome {
-            id: text(self.id),
-            model: self.model.map(text),
-            content: self.content.into_iter().map(|block| redaction.json(block)).collect(),
-            raw_stop: self.raw_stop.map(text),
+            id: redaction.text(&self.id).await.into(),
+            model: redacted_text(self.model, redaction).await,
+            content,
+            raw_stop: redacted_text(self.raw_stop, redaction).await,
             stop: self.stop,
         }
+    }
+}
+
+async fn redacted_text(text: Option<Arc<str>>, redaction: &Redaction) -> Option<Arc<str>> {
+    match text {
+        Some(text) => Some(redaction.text(&text).await.into()),
+        None => None,
     }
 }
 

@@ -139,7 +139,7 @@ async fn stream_text(
         if index > 0 {
             wait(clock, entry.chunk_delay_ms).await;
         }
-        deltas.add(delta(piece.iter().collect()));
+        deltas.add(delta(piece.iter().collect())).await;
     }
 }
 

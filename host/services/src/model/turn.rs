@@ -24,6 +24,7 @@ use crate::{
     client::{Client, Progress},
     code,
     files::AsyncBlobs,
+    redaction::SearchBudget,
     secret::Environment,
 };
 
@@ -53,6 +54,10 @@ struct State {
     progress: Progress,
     assembly: Box<dyn Assembly>,
     request_id: Option<String>,
+    /// The budget of the searches for the key in all answers of the turn.
+    budget: SearchBudget,
+    /// The budget of the searches in the pieces that are reported while the model writes.
+    stream_budget: SearchBudget,
 }
 
 impl State {
@@ -107,6 +112,8 @@ impl Turn {
             progress: Progress::Unsent,
             assembly: dialect.assembly(),
             request_id: None,
+            budget: SearchBudget::for_call(&self.outgoing.caller.tenant),
+            stream_budget: SearchBudget::for_stream(&self.outgoing.caller.tenant),
         };
         let total = self.clock.sleep(Wait::Total, within);
         let ended = match select(pin!(self.attempts(&mut state)), total).await {
@@ -148,7 +155,7 @@ impl Turn {
             state.begin_attempt(profile.dialect);
             let failed = match self.attempt(state, &mut blocks).await {
                 Ok(outcome) => {
-                    state.deltas.finish();
+                    state.deltas.finish().await;
                     state.add_usage(true);
                     return Ok(outcome);
                 }
@@ -186,9 +193,9 @@ impl Turn {
                 let redaction = self.exchange(state).await?;
                 let finished = state.assembly.finish(blocks);
                 match finished {
-                    Ok(outcome) => Ok(outcome.redacted(&redaction)),
+                    Ok(outcome) => Ok(outcome.redacted(&redaction).await),
                     Err(AttemptError { failure, wait }) => {
-                        Err(AttemptError { failure: redaction.failure(failure), wait })
+                        Err(AttemptError { failure: redaction.failure(failure).await, wait })
                     }
                 }
             }

@@ -2,12 +2,13 @@
 
 use flowcell_contract::Json;
 
-use super::{Redaction, budget::Budget};
+use super::{REPLACEMENT, Redaction, WITHHELD, budget::Work};
 
 impl Redaction {
     /// Finds keys that are spread over several items of a list. It joins the items that are texts or bytes, and
-    /// searches the result. Returns the indices of the items that contain a part of such a key.
-    pub(super) fn in_parts(&self, items: &[Json], budget: &Budget) -> Vec<usize> {
+    /// searches the result. Returns the indices of the items that contain a part of such a key, and the replacement of each:
+    /// all of them and [`WITHHELD`], if the search does not end.
+    pub(super) fn in_parts(&self, items: &[Json], work: &Work<'_>) -> (Vec<usize>, &'static str) {
         let (mut joined, mut starts) = (Vec::new(), Vec::with_capacity(items.len()));
         for item in items {
             starts.push(joined.len());
@@ -18,10 +19,14 @@ impl Redaction {
             }
         }
         if items.len() < 2 || !items.iter().any(|item| part(item).is_some()) {
-            return Vec::new();
+            return (Vec::new(), REPLACEMENT);
         }
+        let Some(spans) = self.search(&joined, work) else {
+            work.note_withheld();
+            return ((0..items.len()).filter(|index| part(&items[*index]).is_some()).collect(), WITHHELD);
+        };
         let mut found = Vec::new();
-        for span in self.search(&joined, budget) {
+        for span in spans {
             let first = starts.partition_point(|start| *start <= span.start).saturating_sub(1);
             let behind = starts.partition_point(|start| *start < span.end);
             // A key inside a single item was found there already.
@@ -29,7 +34,7 @@ impl Redaction {
                 found.extend((first..behind).filter(|index| part(&items[*index]).is_some()));
             }
         }
-        found
+        (found, REPLACEMENT)
     }
 }
 

@@ -10,7 +10,7 @@ mod packed;
 use std::ops::Range;
 
 use super::{
-    budget::{Budget, Steps},
+    budget::{Steps, Work},
     escapes::{Few, Reader, is_introducer},
 };
 
@@ -21,11 +21,11 @@ pub(super) const MAX_LAYERS: u8 = 3;
 /// Maximum nesting of blocks that are decoded, such as base64 inside gzip.
 const MAX_DEPTH: u8 = 4;
 
-/// Maximum steps of a search, for each byte and key, as far as the [`Budget`] has them. For ordinary text a search takes one
+/// Maximum steps of a search, for each byte and key, as far as its [`Work`] has them. For ordinary text a search takes one
 /// step a byte, for text that consists of escapes ten.
 const STEPS_PER_BYTE: u64 = 24;
 
-/// Bytes of a view that count as one step.
+/// Bytes of a view that count as one step. So do unpacked bytes, which then count again as a view.
 const BYTES_PER_STEP: u64 = 16;
 
 /// Steps that every search may take, even for few bytes.
@@ -70,13 +70,13 @@ pub(super) struct Search<'a> {
     shortest: usize,
     /// Number of characters of the longest key.
     longest: usize,
-    budget: &'a Budget,
+    work: &'a Work<'a>,
     steps: Steps<'a>,
 }
 
 impl<'a> Search<'a> {
-    /// Creates a search for keys in `bytes` bytes, whose work counts against `budget`. No key may be empty.
-    pub(super) fn new(keys: &'a [&'a [u8]], bytes: usize, budget: &'a Budget) -> Search<'a> {
+    /// Creates a search for keys in `bytes` bytes, as a part of `work`. No key may be empty.
+    pub(super) fn new(keys: &'a [&'a [u8]], bytes: usize, work: &'a Work<'a>) -> Search<'a> {
         let mut begins = [false; 256];
         for byte in 0..=u8::MAX {
             let of_key = keys.iter().any(|key| key.first().is_some_and(|first| stands_for(byte, *first)));
@@ -89,14 +89,16 @@ impl<'a> Search<'a> {
             begins,
             shortest: lengths().min().unwrap_or(1).max(1),
             longest: lengths().max().unwrap_or(1).max(1),
-            budget,
-            steps: Steps::new(budget, steps),
+            work,
+            steps: Steps::new(work, steps),
         }
     }
 
-    /// Searches bytes and everything that they encode.
-    pub(super) fn everywhere(&self, bytes: &[u8]) -> Spans {
-        self.view(bytes, MAX_DEPTH)
+    /// Searches bytes and everything that they encode. Returns `None` if the steps were used up before the end, or if the
+    /// bytes unpack to more than the work may unpack.
+    pub(super) fn everywhere(&self, bytes: &[u8]) -> Option<Spans> {
+        let found = self.view(bytes, MAX_DEPTH);
+        (!self.is_spent()).then_some(found)
     }
 
     /// Searches a view and the blocks in it, up to `depth` levels deep. If the steps of the search are used up, the
@@ -129,15 +131,32 @@ impl<'a> Search<'a> {
         self.steps.is_spent()
     }
 
-    /// Takes `bytes` from the bytes that may still be decompressed. Returns false, and changes nothing, if fewer are left.
-    fn may_unpack(&self, bytes: usize) -> bool {
-        self.budget.take_unpacked(bytes as u64)
+    /// Returns true if this search must not unpack.
+    fn is_inline(&self) -> bool {
+        self.work.is_inline()
     }
 
-    /// Permits the steps to search the `bytes` that were decompressed, and returns the rest of the `taken` bytes.
+    /// Ends this search, which is repeated elsewhere.
+    fn interrupt(&self) {
+        self.work.interrupt();
+        self.steps.exhaust();
+    }
+
+    /// Takes `bytes` from the bytes that may still be decompressed. If fewer are left, returns false, and the search ends.
+    fn take_unpacked(&self, bytes: usize) -> bool {
+        let has_taken = self.work.take_unpacked(bytes as u64);
+        if !has_taken {
+            self.steps.exhaust();
+        }
+        has_taken
+    }
+
+    /// Spends steps for the `bytes` that were decompressed, takes those to search them, and returns the rest of the `taken`
+    /// bytes.
     fn count_unpacked(&self, taken: usize, bytes: usize) {
-        self.budget.return_unpacked(taken.saturating_sub(bytes) as u64);
+        self.work.return_unpacked(taken.saturating_sub(bytes) as u64);
         self.steps.add((bytes as u64).saturating_mul(STEPS_PER_BYTE));
+        self.spend(bytes as u64 / BYTES_PER_STEP + 1);
     }
 
     /// Finds keys whose characters are plain or escaped, without decoding blocks.

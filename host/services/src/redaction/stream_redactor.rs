@@ -2,7 +2,7 @@
 
 use std::{mem, ops::Range};
 
-use super::{REPLACEMENT, Redaction, budget::Budget};
+use super::{MAX_INLINE_BYTES, REPLACEMENT, Redaction, WITHHELD, budget::Work, search::Spans};
 
 /// Number of released bytes that are searched again with the next piece. In any encoding, the first few characters of a
 /// key fit into them.
@@ -39,7 +39,8 @@ impl Unit {
     }
 }
 
-/// Receives a text in pieces and releases it in whole units, with keys redacted.
+/// Receives a text in pieces and releases it in whole units, with keys redacted. If a search takes too long, releases
+/// [`WITHHELD`] and withholds the rest of the text.
 #[derive(Debug, Default)]
 pub(crate) struct StreamRedactor {
     redaction: Redaction,
@@ -48,25 +49,30 @@ pub(crate) struct StreamRedactor {
     text: String,
     /// The number of released bytes in `text`.
     released: usize,
+    is_withheld: bool,
 }
 
 impl StreamRedactor {
-    /// Creates an empty text with these keys redacted.
+    /// Creates an empty text with these keys redacted. The budget of the redaction is that of the stream.
     pub(crate) fn new(redaction: Redaction, unit: Unit) -> StreamRedactor {
         StreamRedactor { redaction, unit, ..StreamRedactor::default() }
     }
 
-    /// Adds a piece, and returns the units that are complete now. Without keys nothing is held back.
-    pub(crate) fn add(&mut self, piece: &str) -> String {
+    /// Adds a piece, and returns the units that are complete now. Without keys nothing is held back. If the caller drops the
+    /// future, the next call or [`end`](Self::end) returns these units.
+    pub(crate) async fn add(&mut self, piece: &str) -> String {
         if self.redaction.is_empty() {
             return piece.to_owned();
+        }
+        if self.is_withheld {
+            return String::new();
         }
         self.text.push_str(piece);
         let end = self.unit.complete(&self.text);
         if end <= self.released {
             return String::new();
         }
-        let found = self.redaction.search(self.text.as_bytes(), &Budget::default());
+        let Some(found) = self.search().await else { return self.withhold() };
         // A complete key is not split between two releases.
         let inside = found.iter().find(|span| span.start < end && end < span.end);
         let end = inside.map_or(end, |span| span.start);
@@ -74,11 +80,40 @@ impl StreamRedactor {
     }
 
     /// Returns the text that is held back, with keys redacted. The next piece starts a new text.
-    pub(crate) fn end(&mut self) -> String {
-        let found = self.redaction.search(self.text.as_bytes(), &Budget::default());
-        let rest = self.release_until(&found, self.text.len());
-        (self.text, self.released) = (String::new(), 0);
+    pub(crate) async fn end(&mut self) -> String {
+        let rest = match self.text.len() > self.released {
+            true => match self.search().await {
+                Some(found) => self.release_until(&found, self.text.len()),
+                None => self.withhold(),
+            },
+            false => String::new(),
+        };
+        self.clear();
         rest
+    }
+
+    /// Drops the text that is held back. The next piece starts a new text.
+    pub(crate) fn clear(&mut self) {
+        (self.text, self.released, self.is_withheld) = (String::new(), 0, false);
+    }
+
+    /// Returns the places of keys in the text, or `None` if the search did not end.
+    async fn search(&self) -> Option<Spans> {
+        let is_small = self.text.len() <= MAX_INLINE_BYTES;
+        let work = |redaction: &Redaction, text: &String, work: &Work<'_>| {
+            let found = redaction.search(text.as_bytes(), work);
+            if found.is_none() {
+                work.note_withheld();
+            }
+            found
+        };
+        self.redaction.search_with(self.text.clone(), is_small, work).await?.1
+    }
+
+    fn withhold(&mut self) -> String {
+        self.clear();
+        self.is_withheld = true;
+        WITHHELD.to_owned()
     }
 
     fn release_until(&mut self, found: &[Range<usize>], end: usize) -> String {

@@ -48,26 +48,30 @@ impl Turn {
             Some(source) => Some(source.read(&self.environment, code::MODEL_AUTH).await?),
             None => None,
         };
-        let redaction = Redaction::from_iter(key.clone());
-        state.deltas.set_redaction(redaction.clone());
-        let hide = |text: &str| redaction.text(text);
+        let redaction = Redaction::new(key.clone(), state.budget.clone());
+        state.deltas.set_redaction(redaction.with_budget(state.stream_budget.clone()));
         let to = self.client.egress().admit(&dialect::request_url(&self.provider.profile), &self.provider.origin)?;
         let message = self.message(key.as_ref(), state)?;
         let tenant = &self.outgoing.caller.tenant;
         let sent = self.client.send(tenant, &to, message, &mut state.progress).await;
         let answer = sent.map_err(|failure| attempt_error::from_exchange(failure, false))?;
-        state.request_id = request_id(&answer.headers).map(|id| attempt_error::readable(&hide(id)));
+        state.request_id = match request_id(&answer.headers) {
+            Some(id) => Some(attempt_error::readable(&redaction.text(id).await)),
+            None => None,
+        };
         if answer.status != StatusCode::OK {
-            return Err(self.read_refusal(answer, hide).await);
+            return Err(self.read_refusal(answer, &redaction).await);
         }
         check_head(&answer.headers)?;
         match self.read(answer.body, state).await {
             Ok(()) => Ok(redaction),
             Err(Unread::Failed(failed)) => Err(failed),
             Err(Unread::Interrupted(Interrupted::Reported(error))) => {
-                Err(Report::read(&error).attempt_error(None, hide))
+                Err(Report::read(&error).attempt_error(None, &redaction).await)
             }
-            Err(Unread::Interrupted(Interrupted::Nonsense(why))) => Err(AttemptError::nonsense(hide(&why))),
+            Err(Unread::Interrupted(Interrupted::Nonsense(why))) => {
+                Err(AttemptError::nonsense(redaction.text(&why).await))
+            }
         }
     }
 
@@ -85,12 +89,12 @@ impl Turn {
         Ok(Message { method: Method::POST, headers, body: state.body.clone(), reuse, run, until: None })
     }
 
-    /// Converts an answer with another status than 200 to the error of the attempt. `hide` redacts the key.
-    async fn read_refusal(&self, answer: Answer, hide: impl Fn(&str) -> String) -> AttemptError {
+    /// Converts an answer with another status than 200 to the error of the attempt, with the key redacted.
+    async fn read_refusal(&self, answer: Answer, redaction: &Redaction) -> AttemptError {
         let Answer { status, headers, body } = answer;
         let text = self.error_body(body).await;
         let report = Json::parse(&String::from_utf8_lossy(&text)).map(|json| Report::read(&json)).unwrap_or_default();
-        let mut failed = report.attempt_error(Some(status), hide);
+        let mut failed = report.attempt_error(Some(status), redaction).await;
         failed.wait = attempt_error::asked_wait(&headers, self.provider.profile.dialect, self.clock.now());
         let hopeless = [code::MODEL_QUOTA, code::MODEL_AUTH].contains(&failed.failure.code.as_str());
         if let Some(again) = attempt_error::should_retry(&headers).filter(|_| !hopeless) {
@@ -124,10 +128,15 @@ impl Turn {
             let mut found = Vec::new();
             events.feed(&piece, |event| found.push(event)).map_err(unreadable)?;
             for event in found {
-                let State { assembly, deltas, .. } = state;
-                if !assembly.is_complete() {
-                    assembly.take(&event, &mut |delta: Delta| deltas.add(delta)).map_err(Unread::Interrupted)?;
+                if state.assembly.is_complete() {
+                    continue;
                 }
+                let mut told = Vec::new();
+                let taken = state.assembly.take(&event, &mut |delta: Delta| told.push(delta));
+                for delta in told {
+                    state.deltas.add(delta).await;
+                }
+                taken.map_err(Unread::Interrupted)?;
             }
             if state.assembly.used().written > MAX_WRITTEN_BYTES {
                 return Err(

@@ -12,6 +12,9 @@ use super::{MAX_LAYERS, Search, Spans};
 /// Number of letters that are decoded together. Longer sequences are decoded in overlapping pieces.
 const WINDOW: usize = 1 << 20;
 
+/// Letters of a sequence that count as one step when they are collected.
+const LETTERS_PER_STEP: usize = 8;
+
 /// Maximum number of letters that encode one character of a key: an escape such as `\u0041` has six characters, and
 /// each is two hexadecimal digits.
 const LETTERS: usize = 12;
@@ -126,6 +129,7 @@ fn run_at(search: &Search<'_>, view: &[u8], start: usize, class: &impl Fn(u8) ->
         }
         run.end = end;
     }
+    search.spend((run.letters.len() / LETTERS_PER_STEP) as u64);
     run
 }
 
