@@ -318,5 +318,17 @@ const TRANSFER_HEADERS: [&str; 10] = [
 
 /// Returns true if a header is about the transfer, so that only the host may set it.
 pub(crate) fn is_transfer_header(name: &HeaderName) -> bool {
-    TRANSFER_HEADERS.contains(&name.as_str()) || name.as_str().starts_with("proxy-")
+    let name = folded_name(name);
+    TRANSFER_HEADERS.contains(&name.as_str()) || name.starts_with("proxy-")
+}
+
+/// Returns true if a message has a header that some servers take for this one.
+pub(crate) fn has_header(headers: &HeaderMap, name: &HeaderName) -> bool {
+    let name = folded_name(name);
+    headers.keys().any(|own| folded_name(own) == name)
+}
+
+/// Returns the name of a header with `-` for each `_`. Servers of CGI and WSGI take both for the same letter.
+pub(crate) fn folded_name(name: &HeaderName) -> String {
+    name.as_str().replace('_', "-")
 }

@@ -53,7 +53,8 @@
 //! `GET`, `HEAD`, `OPTIONS` and `TRACE` change nothing, so such a call is idempotent. Any other call has the effect of
 //! its node type, which defaults to at least once.
 //!
-//! The host puts the granted [`secrets`] of a node into headers, adds its [`credentials`], and redacts both in the answer.
+//! The host puts the granted [`secrets`] of a node into headers, adds its [`credentials`], and redacts both in the answer. It
+//! refuses such a request if it asks for a part of an answer (`whole.rs`).
 //! If a server answers 401 to a token of OAuth 2 that is at least 30 s old, the host gets another one, and sends the request
 //! once more.
 //!
@@ -79,6 +80,7 @@ mod limits;
 mod reply;
 mod request;
 mod streams;
+mod whole;
 
 use std::{sync::Arc, time::Duration};
 
@@ -102,7 +104,7 @@ use self::{
     streams::{Opening, Place, Reading, Streams, Times},
 };
 use crate::{
-    client::{Client, Message, Parts, Progress},
+    client::{Client, Message, Parts, Progress, has_header},
     code,
     credentials::{self, Applied, Bound, apply_to},
     egress::{Destination, OriginGrants},
@@ -177,7 +179,7 @@ impl HttpCapability {
             let why = "a secret may be sent only over `https`, or to a private address that the operator allows; ";
             return Err(denied(format!("{why}{} is neither", to.origin())));
         }
-        match meant.iter().find(|grant| request.headers.contains_key(&grant.header)) {
+        match meant.iter().find(|grant| has_header(&request.headers, &grant.header)) {
             Some(SecretGrant { name, header, .. }) => {
                 let message = format!("the host sets the header `{header}` from the secret `{name}`");
                 Err(Failure::new(codes::INVALID_INPUT, message))
@@ -222,6 +224,7 @@ impl HttpCapability {
         let mut opened = request.stream.zip(place);
         let secrets = self.secret_grants(&request, caller, &to)?;
         let bound = self.granted_credentials(&request, caller, &to, &secrets)?;
+        whole::check(&request, &secrets, &bound)?;
         for grant in secrets {
             let key = self.secrets.read(&caller.tenant, &grant.name).await?;
             keys.push((grant, key));
@@ -384,6 +387,7 @@ impl Capability for HttpCapability {
         let effect = caller.effect_of(request::may_change(&request.method));
         let secrets = self.secret_grants(&request, caller, &to)?;
         let bound = self.granted_credentials(&request, caller, &to, &secrets)?;
+        whole::check(&request, &secrets, &bound)?;
         let about = summary(&request, &to, &secrets, &bound);
         Ok(Admission { preview: preview(&request, &to), ..Admission::new(effect, about) })
     }

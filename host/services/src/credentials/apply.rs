@@ -8,7 +8,12 @@ use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderVa
 use zeroize::Zeroizing;
 
 use super::{Bound, MIN_SECRET_BYTES, SecretMembers, Settings, Token, denied, hmac, sigv4};
-use crate::{client::Message, egress::Destination, redaction::MAX_INLINE_BYTES, secret::Key};
+use crate::{
+    client::{Message, folded_name, has_header},
+    egress::Destination,
+    redaction::MAX_INLINE_BYTES,
+    secret::Key,
+};
 
 const FORM: &str = "application/x-www-form-urlencoded";
 
@@ -18,6 +23,16 @@ pub(super) enum Part {
     Header(HeaderName),
     Query(String),
     Body(String),
+}
+
+impl Part {
+    /// Returns true if a server may take both parts for the same one.
+    fn is_same(&self, other: &Part) -> bool {
+        match (self, other) {
+            (Part::Header(one), Part::Header(other)) => folded_name(one) == folded_name(other),
+            _ => self == other,
+        }
+    }
 }
 
 /// An opened credential.
@@ -59,7 +74,7 @@ pub(super) fn first_conflict(bound: &[Bound]) -> Option<(String, String)> {
     let mut seen: Vec<(Part, &Bound)> = Vec::new();
     for one in bound {
         for part in one.known.settings.parts() {
-            if let Some((_, other)) = seen.iter().find(|(taken, _)| *taken == part) {
+            if let Some((_, other)) = seen.iter().find(|(taken, _)| taken.is_same(&part)) {
                 return Some((other.grant.credential.to_string(), one.grant.credential.to_string()));
             }
             seen.push((part, one));
@@ -79,10 +94,10 @@ pub(crate) fn check_free(
         for part in one.known.settings.parts() {
             let name = &one.grant.credential;
             let (what, is_taken) = match &part {
-                Part::Header(header) if reserved.contains(header) => {
+                Part::Header(header) if reserved.iter().any(|own| folded_name(own) == folded_name(header)) => {
                     return Err(denied(format!("the credential `{name}` and a secret both set the header `{header}`")));
                 }
-                Part::Header(header) => (format!("the header `{header}`"), headers.contains_key(header)),
+                Part::Header(header) => (format!("the header `{header}`"), has_header(headers, header)),
                 Part::Query(key) => {
                     (format!("the parameter `{key}`"), to.url().query_pairs().any(|(own, _)| own == key.as_str()))
                 }

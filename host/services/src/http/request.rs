@@ -126,7 +126,7 @@ fn header(pair: &Json) -> Result<(HeaderName, HeaderValue), Failure> {
     };
     // The message repeats neither name nor value: a name may be long, and a value may be a secret.
     let name = HeaderName::from_bytes(name.as_bytes())
-        .map_err(|_| wrong("the name of a header may have only letters, digits and `-`".into()))?;
+        .map_err(|_| wrong("the name of a header may have only ASCII letters, digits, and `-`, `_`, `.`, `!`, `#`, `$`, `%`, `&`, `'`, `*`, `+`, `^`, `|`, `~` and the backtick".into()))?;
     if is_transfer_header(&name) {
         return Err(wrong(format!("the host sets the header `{name}`")));
     }

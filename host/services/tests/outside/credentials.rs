@@ -313,3 +313,49 @@ async fn a_credential_without_consent_says_how_to_connect_it() {
     assert_eq!(failure.code, "denied");
     assert!(failure.message.contains("flowcell credential connect drive"), "{failure:?}");
 }
+
+#[tokio::test]
+async fn n24_no_request_with_a_credential_asks_for_a_part_of_an_answer() {
+    // The server echoes the credential, and honours ranges.
+    let server = Server::start(|seen| {
+        let all = format!("your key: {}", seen.header("x-key").unwrap_or_default());
+        match seen.header("range") {
+            Some(_) => Reaction::Send(answer(
+                "206 Partial Content",
+                &[("content-range", "bytes 0-15/40")],
+                &all.as_bytes()[..16],
+            )),
+            None => Reaction::Send(answer("200 OK", &[("content-type", "text/plain")], all.as_bytes())),
+        }
+    })
+    .await;
+    let origin = server.url("");
+    let settings = json!({ "in": "header", "key": "x-key" });
+    let store = Arc::new(Memory::default().with("shop", "apiKey", settings, &[("value", CANARY)], &origin));
+    let granted = kit(store.clone(), std::slice::from_ref(&origin), &[("shop", &[])]);
+    let without = kit(store, std::slice::from_ref(&origin), &[]);
+    let request = |method: &str, name: &str, value: &str| json!({ "method": method, "url": server.url("/"), "headers": [[name, value]] });
+    for (method, name, value, told) in [
+        ("GET", "Range", "bytes=0-15", "the header `range`"),
+        ("GET", "Request-Range", "bytes=0-15", "the header `request-range`"),
+        ("GET", "If-Range", "\"a\"", "the header `if-range`"),
+        ("GET", "If_Range", "\"a\"", "the header `if_range`"),
+        ("GET", "A-IM", "range", "the header `a-im`"),
+        ("GET", "Accept-Charset", "utf-7", "another `accept-charset` than `utf-8`"),
+        ("TRACE", "x-a", "b", "the method `TRACE`"),
+        // Servers of CGI take `_` for `-`.
+        ("GET", "X_Key", "mine", "the host sets the header `x-key` from the credential `shop`"),
+    ] {
+        let args = request(method, name, value);
+        for failure in [granted.admit(args.clone()).unwrap_err(), granted.send(args.clone()).await.unwrap_err()] {
+            assert_eq!(&*failure.code, "invalid_input", "{failure:?}");
+            assert!(failure.message.contains(told), "{failure:?}");
+        }
+        without.admit(args).unwrap();
+    }
+    assert!(server.seen().is_empty(), "nothing was sent");
+    let reply = granted.send(request("GET", "accept-charset", "UTF-8")).await.unwrap();
+    assert_eq!(text(&reply), "your key: [key]");
+    let refused = without.admit(request("GET", "Transfer_Encoding", "chunked")).unwrap_err();
+    assert!(refused.message.contains("the host sets the header `transfer_encoding`"), "{refused:?}");
+}
