@@ -10,6 +10,8 @@
 //! | [`ports`] | the traits through which a driver uses a store and the clock |
 //! | [`memory`], [`sqlite`], [`sql`] | the stores: in memory, in a file, and on a server that processes share |
 //! | [`rows`] | the common part of the stores with tables |
+//! | [`objects`] | files in an object store beside a database |
+//! | pieces | large contents, and the digests of their pieces |
 //! | [`remote`] | commands to runs that another process drives |
 //! | [`command`], [`hub`] | commands to runs, and the hub that takes them |
 //! | [`publish`], [`event`] | the events of runs, made from facts |
@@ -47,9 +49,11 @@ pub mod inputs;
 pub mod limits;
 pub mod live;
 pub mod memory;
+pub mod objects;
 mod outcome;
 pub mod outstanding;
 pub mod paging;
+mod pieces;
 pub mod ports;
 pub mod publish;
 pub mod question;

@@ -140,6 +140,32 @@ pub const INBOX_PATIENCE_MS: u64 = 30_000;
 pub const MAX_STATEMENT_BYTES: usize = 4 << 20;
 /// Milliseconds for which the store keeps a new blob of this process although no text refers to it yet.
 pub const SPARED_MS: u64 = 24 * 3_600 * 1_000;
+/// Maximum bytes of the content of a file in the database, if the other files are in an object store. An object store
+/// takes 10 to 50 ms for a request of any size, and a database writes this much in less.
+pub const MAX_ROW_FILE_BYTES: usize = 1 << 20;
+/// The size in bytes of a part of an upload. An object store takes parts of at least 5 MiB and at most 10,000 of them.
+pub const OBJECT_PART_BYTES: usize = 5 << 20;
+/// Milliseconds within which a connection to an object store must open.
+pub const OBJECT_CONNECT_MS: u64 = 5_000;
+/// Milliseconds that a request to an object store may take, with its body and that of the answer.
+pub const OBJECT_REQUEST_MS: u64 = 30_000;
+/// Milliseconds after which a request to an object store is not begun again.
+pub const OBJECT_PATIENCE_MS: u64 = 20_000;
+/// Maximum number of times that a request to an object store is begun again.
+pub const OBJECT_RETRIES: usize = 5;
+/// Milliseconds for which new files go into the database after an object store has not taken one.
+pub const OBJECT_AWAY_MS: u64 = 30_000;
+/// Milliseconds between the begin of an upload and the commit of its row, at most. A sweep removes an object without a
+/// row after [`SPARED_MS`], which is longer.
+pub const OBJECT_UPLOAD_MS: u64 = 12 * 3_600 * 1_000;
+/// Maximum bytes of an answer of an object store.
+pub const MAX_OBJECT_ANSWER_BYTES: usize = 40 << 20;
+/// Maximum number of connections to an object store that a process keeps open for later requests.
+pub const OBJECT_CONNECTIONS: usize = 8;
+/// Milliseconds for which a connection to an object store stays open without a request.
+pub const OBJECT_IDLE_MS: u64 = 15_000;
+/// Maximum bytes of the prefix of the names of objects.
+pub const MAX_OBJECT_PREFIX_BYTES: usize = 128;
 /// The maximum time of a statement that upgrades the tables of a shared store, in milliseconds.
 pub const MIGRATION_PATIENCE_MS: u64 = 600_000;
 /// The maximum size of the part of an error message that lists of runs search, in bytes.

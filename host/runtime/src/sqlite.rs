@@ -7,6 +7,8 @@
 //! | `state` | state of flows |
 //! | `blobs` | blobs, and the large values that rows refer to |
 //! | `large` | large files beside the database |
+//! | `place` | the place of the large files: a folder, or an object store |
+//! | `upload` | large files that go to an object store |
 //! | `inbox` | none: one process drives all runs |
 //! | `documents` | the documents of operators |
 //! | `sessions` | sessions and step states |
@@ -37,6 +39,7 @@ mod epoch;
 mod erase;
 mod inbox;
 mod large;
+mod place;
 pub(crate) mod private;
 mod queue;
 mod reader;
@@ -49,6 +52,7 @@ mod state;
 mod sweep;
 mod unit_index;
 mod units;
+mod upload;
 mod writer;
 
 use std::{
@@ -61,16 +65,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flowcell_contract::{BlobRef, Failure, Tenant, Value, code, host_files::STORE_FILE as FILE};
+use flowcell_contract::{BlobRef, Failure, Tenant, Value, host_files::STORE_FILE as FILE};
 use parking_lot::{Mutex, RwLock};
 use rusqlite::Connection;
 
-use crate::{file_lock::FileLock, ports::StoreError};
+use crate::{
+    file_lock::FileLock,
+    objects::{Objects, ObjectsError},
+    pieces::LargeFile,
+    ports::StoreError,
+};
 pub use backup::{BackupError, NewCopy};
 pub use compact::Compacted;
 use documents::Remembered;
 use epoch::Epoch;
-use large::{LargeFile, LargeFiles, NamelessFile};
+use large::{LargeFiles, NamelessFile};
+use place::ClaimError;
 use queue::{Item, Queue};
 pub use reader::Reader;
 use room::RoomWatch;
@@ -109,6 +119,14 @@ pub enum OpenStoreError {
         found: u32,
         /// The latest known version.
         known: u32,
+    },
+    /// The files of the store are in an object store that cannot be used, or they are not where they were looked for.
+    #[error("cannot open the store {}: {error}", .path.display())]
+    Objects {
+        /// The folder of the store.
+        path: PathBuf,
+        /// The reason.
+        error: ObjectsError,
     },
     /// The folder or a file in it cannot be used.
     #[error("cannot use the store {}: {error}", .path.display())]
@@ -166,8 +184,18 @@ pub fn stop_process(error: &StoreError) {
 pub const STOPPED: i32 = 74;
 
 impl SqliteStore {
-    /// Opens the store in a folder as its owner. Creates the folder and the store if they are missing.
+    /// Opens the store in a folder as its owner. Creates the folder and the store if they are missing. Fails if the
+    /// store has its large files in an object store.
     pub fn open(folder: &Path, on_failure: OnFailure) -> Result<SqliteStore, OpenStoreError> {
+        SqliteStore::open_with(folder, on_failure, None)
+    }
+
+    /// Opens the store in a folder as its owner, with the object store that has its large files from now on.
+    pub fn open_with(
+        folder: &Path,
+        on_failure: OnFailure,
+        objects: Option<&Objects>,
+    ) -> Result<SqliteStore, OpenStoreError> {
         let unusable = |error: &dyn std::fmt::Display| OpenStoreError::Unusable {
             path: folder.to_owned(),
             error: error.to_string(),
@@ -181,10 +209,15 @@ impl SqliteStore {
         if found > schema::VERSION {
             return Err(OpenStoreError::Newer { path: folder.to_owned(), found, known: schema::VERSION });
         }
-        let reader = Reader::open(folder)?;
+        let place = place::claim(&connection, objects).map_err(|error| match error {
+            ClaimError::Objects(error) => OpenStoreError::Objects { path: folder.to_owned(), error },
+            ClaimError::Database(error) => unusable(&error),
+        })?;
+        let mut reader = Reader::open(folder)?;
         let (queue, visible) = (Arc::new(Queue::default()), Arc::new(Mutex::new(Visible::default())));
         let epoch = Epoch::open(&mut connection, folder).map_err(|error| unusable(&error))?;
-        let large = LargeFiles::of(folder);
+        let large = LargeFiles::of(folder, place);
+        reader.1 = large.clone();
         large.clean(&connection).map_err(|error| unusable(&error))?;
         let writer = Writer::new(connection, epoch, queue.clone(), (visible.clone(), large.clone()), on_failure);
         let writer = Arc::new(Mutex::new(writer));
@@ -228,17 +261,22 @@ impl SqliteStore {
         let (hash, row) = (file.hash.clone(), file.row.clone());
         let mut visible = self.visible.lock();
         if visible.erased.contains(tenant) {
-            return Err(Failure::new(code::DENIED, format!("the tenant `{tenant}` is being removed")));
+            return Err(upload::removed(tenant));
         }
         // A sweep removes a file with the same lock, and only if its content was not put a short time ago.
         file.name(tenant)?;
         visible.recent.add(Instant::now(), tenant, &hash);
         drop(visible);
         file.sync_name(tenant)?;
-        self.visible.lock().large.insert((tenant.clone(), hash.clone()), row.clone());
-        let blob = BlobRef { file_id: hash.clone(), size: row.size, mime: mime.into() };
-        self.queue.push(Item::Large { tenant: tenant.clone(), hash, file: row, mime: mime.into() });
-        Ok(blob)
+        Ok(self.keep_row(tenant, hash, row, mime))
+    }
+
+    /// Queues the row of a large file.
+    fn keep_row(&self, tenant: &Tenant, hash: Arc<str>, file: LargeFile, mime: &str) -> BlobRef {
+        self.visible.lock().large.insert((tenant.clone(), hash.clone()), file.clone());
+        let blob = BlobRef { file_id: hash.clone(), size: file.size, mime: mime.into() };
+        self.queue.push(Item::Large { tenant: tenant.clone(), hash, file, mime: mime.into() });
+        blob
     }
 
     /// Waits until all earlier writes are durable.

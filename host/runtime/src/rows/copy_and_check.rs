@@ -148,12 +148,17 @@ pub trait CopyableStore: Journal + Blobs + StateStore {
     /// Returns whether another process may write to the store now.
     fn is_in_use(&self) -> Result<bool, StoreError>;
 
+    /// Returns whether this store takes a blob of another store as a large file, and not as a row.
+    fn is_large(&self, _: &KeptBlob, size: u64) -> bool {
+        size > MAX_WHOLE_BYTES as u64
+    }
+
     /// Stores a file of another store that is too large to be in memory. `read` returns the piece at an offset, nothing at
     /// the end. By default it fails, because the store has no such files.
     fn take_large(&self, blob: &KeptBlob, _: &mut ReadPiece<'_>) -> Result<(), StoreError> {
         let message = format!(
-            "the file {} of the tenant `{}` has more than {MAX_WHOLE_BYTES} bytes, and the destination has no such files; \
-             a folder has",
+            "the file {} of the tenant `{}` has more than {MAX_WHOLE_BYTES} bytes, and the destination has no such files: \
+             copy to a folder, or give `--blobs`",
             blob.hash, blob.tenant
         );
         Err(StoreError(message.into()))
@@ -286,7 +291,7 @@ fn copy_all(from: &dyn CopyableStore, to: &dyn CopyableStore) -> Result<Amount, 
     each_blob(from, |blob| {
         let Some(size) = size(from, blob)? else { return Ok(()) };
         amount.blobs += 1;
-        if size > MAX_WHOLE_BYTES as u64 {
+        if to.is_large(blob, size) {
             return to.take_large(blob, &mut |offset| piece(from, blob, offset));
         }
         let Some(bytes) = bytes(from, blob)? else { return Ok(()) };

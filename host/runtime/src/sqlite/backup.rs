@@ -4,7 +4,8 @@
 //! Only then it gets its name.
 //!
 //! Large files never change, so they are copied one by one: first those of before the snapshot of the database, then those
-//! that the snapshot has in addition. A file that goes away meanwhile was removed before the snapshot, or the snapshot
+//! that the snapshot has in addition. Files in an object store are copied into the folder of the copy in the same way, so
+//! the copy needs no object store. A file that goes away meanwhile was removed before the snapshot, or the snapshot
 //! has it and the first pass has copied it: a sweep spares new files.
 
 use std::{
@@ -22,9 +23,12 @@ use rusqlite::{
 use super::{
     FILE, OpenStoreError, SqliteStore, epoch,
     large::{self, LargeFiles},
-    lock_owner_file, private, reader, schema,
+    lock_owner_file, place, private, reader, schema,
 };
-use crate::rows::copy_and_check::{Checked, check};
+use crate::{
+    objects::Place,
+    rows::copy_and_check::{Checked, check},
+};
 
 /// The folder within the target that holds the copy until it is finished.
 const UNFINISHED: &str = "unfinished";
@@ -34,6 +38,8 @@ const PAGES: i32 = 256;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The first version whose stores have large files.
 const LARGE_FILES_VERSION: u32 = 15;
+/// The first version whose stores may have them in an object store.
+const OBJECTS_VERSION: u32 = 16;
 /// The pause between two tries of a step.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -115,13 +121,25 @@ impl NewCopy {
             Err(OpenStoreError::Owned { .. }) => None,
             Err(error) => return Err(error.into()),
         };
-        let (files, copies) = (LargeFiles::of(from), LargeFiles::of(&self.unfinished));
+        let has_objects = version >= OBJECTS_VERSION;
+        let place = if has_objects { place::remembered(&source).map_err(failed)? } else { Place::Beside };
+        let (files, copies) = (LargeFiles::of(from, place), LargeFiles::of(&self.unfinished, Place::Beside));
         let copy_files = |connection: &Connection| -> Result<(), BackupError> {
             if version < LARGE_FILES_VERSION {
                 return Ok(());
             }
-            let rows = large::rows(connection).map_err(failed)?;
-            files.copy(&copies, &rows).map_err(|error| self.unwritable(&error))
+            let condition = if has_objects { large::IN_FOLDER } else { large::IN_OLD_FOLDER };
+            let rows = large::rows(connection, condition).map_err(failed)?;
+            files.copy(&copies, &rows).map_err(|error| self.unwritable(&error))?;
+            if !has_objects {
+                return Ok(());
+            }
+            for (tenant, hash, _) in large::rows(connection, large::IN_OBJECTS).map_err(failed)? {
+                if let Some(file) = large::find(connection, &tenant, &hash).map_err(failed)? {
+                    files.fetch(&copies, (&tenant, &hash), &file).map_err(|error| self.unwritable(&error))?;
+                }
+            }
+            Ok(())
         };
         copy_files(&source)?;
         // A backup begins again whenever another connection has written between two of its steps, and never ends beside
@@ -139,6 +157,9 @@ impl NewCopy {
         copy_pages(&source, &mut copy).map_err(failed)?;
         drop(source);
         copy_files(&copy)?;
+        if has_objects {
+            place::forget(&copy).map_err(failed)?;
+        }
         if has_owner && version >= epoch::SINCE {
             epoch::make_older(&copy).map_err(failed)?;
         }

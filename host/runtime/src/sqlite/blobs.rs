@@ -7,9 +7,11 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{
     Reader, SqliteStore,
-    large::{self, LargeFile, LargeFiles},
+    large::{self, LargeFiles},
+    upload,
 };
 use crate::{
+    pieces::LargeFile,
     ports::{Blobs, StoreError, blob_ref},
     rows::cut::{ExternalizedRow, fill},
 };
@@ -24,7 +26,21 @@ pub(super) fn keep_values(
     tenant: &Tenant,
     row: &ExternalizedRow,
 ) -> Result<(), rusqlite::Error> {
-    row.blobs.iter().try_for_each(|(hash, text)| keep(connection, tenant, hash, MIME, text.as_bytes()))
+    row.blobs.iter().try_for_each(|(hash, text)| keep_value(connection, tenant, hash, text.as_bytes()))
+}
+
+/// Stores a value that was cut out of a row. Such a value is always in the database, so that runs can be read without any
+/// other file.
+pub(super) fn keep_value(
+    connection: &Connection,
+    tenant: &Tenant,
+    hash: &str,
+    text: &[u8],
+) -> Result<(), rusqlite::Error> {
+    keep(connection, tenant, hash, MIME, text)?;
+    let sql = "UPDATE blobs SET bytes = ?, file = NULL, object = NULL
+        WHERE tenant = ? AND hash = ? AND file IS NOT NULL";
+    connection.prepare_cached(sql)?.execute(params![text, tenant.as_str(), hash]).map(drop)
 }
 
 /// Stores bytes, if the tenant does not have them.
@@ -88,12 +104,33 @@ impl<'a> CutOut<'a> {
 
 impl Reader {
     fn blob(&self, tenant: &Tenant, hash: &str) -> Result<Option<Arc<[u8]>>, Failure> {
-        let connection = self.0.lock();
-        let Some(file) = large::find(&connection, tenant, hash).map_err(StoreError::from)? else {
-            return Ok(read(&connection, tenant, hash).map_err(StoreError::from)?.map(Arc::from));
-        };
-        drop(connection);
-        whole(&self.1, (tenant, hash), &file).map(Some)
+        let read_large = |file: &LargeFile| whole(&self.1, (tenant, hash), file);
+        match self.large(tenant, hash, read_large)? {
+            Some(bytes) => Ok(Some(bytes)),
+            None => Ok(read(&self.0.lock(), tenant, hash).map_err(StoreError::from)?.map(Arc::from)),
+        }
+    }
+
+    /// Reads a large file. Returns `None` if the content is none. The row of an object that is missing is read again,
+    /// because a sweep or a value of a run may have replaced it meanwhile.
+    fn large<T>(
+        &self,
+        tenant: &Tenant,
+        hash: &str,
+        read: impl Fn(&LargeFile) -> Result<Option<T>, Failure>,
+    ) -> Result<Option<T>, Failure> {
+        let find = || large::find(&self.0.lock(), tenant, hash).map_err(StoreError::from);
+        let Some(file) = find()? else { return Ok(None) };
+        if let Some(found) = read(&file)? {
+            return Ok(Some(found));
+        }
+        match find()? {
+            Some(other) if other.object != file.object => {
+                read(&other)?.map_or_else(|| Err(large::missing(hash)), |found| Ok(Some(found)))
+            }
+            Some(_) => Err(large::missing(hash)),
+            None => Ok(None),
+        }
     }
 
     fn blob_size(&self, tenant: &Tenant, hash: &str) -> Result<Option<u64>, Failure> {
@@ -106,11 +143,11 @@ impl Reader {
     }
 
     fn blob_part(&self, tenant: &Tenant, hash: &str, offset: u64, length: usize) -> Result<Option<Vec<u8>>, Failure> {
-        let connection = self.0.lock();
-        if let Some(file) = large::find(&connection, tenant, hash).map_err(StoreError::from)? {
-            drop(connection);
-            return self.1.read((tenant, hash), &file, offset, length).map(Some);
+        let read_large = |file: &LargeFile| self.1.read((tenant, hash), file, offset, length);
+        if let Some(bytes) = self.large(tenant, hash, read_large)? {
+            return Ok(Some(bytes));
         }
+        let connection = self.0.lock();
         let sql = "SELECT substr(bytes, ?, ?) FROM blobs WHERE tenant = ? AND hash = ?";
         let from = i64::try_from(offset).unwrap_or(i64::MAX).saturating_add(1);
         let found = connection.prepare_cached(sql).and_then(|mut select| {
@@ -124,9 +161,9 @@ impl Reader {
 }
 
 /// Reads a large file that is small enough to be in memory.
-fn whole(files: &LargeFiles, (tenant, hash): (&Tenant, &str), file: &LargeFile) -> Result<Arc<[u8]>, Failure> {
+fn whole(files: &LargeFiles, (tenant, hash): (&Tenant, &str), file: &LargeFile) -> Result<Option<Arc<[u8]>>, Failure> {
     match usize::try_from(file.size) {
-        Ok(size) if size <= MAX_WHOLE_BYTES => files.read((tenant, hash), file, 0, size).map(Arc::from),
+        Ok(size) if size <= MAX_WHOLE_BYTES => Ok(files.read((tenant, hash), file, 0, size)?.map(Arc::from)),
         _ => Err(too_large_for_memory(file.size)),
     }
 }
@@ -171,14 +208,19 @@ fn seen(store: &SqliteStore, tenant: &Tenant, hash: &Arc<str>) -> Option<Seen> {
 impl Blobs for SqliteStore {
     fn put(&self, tenant: &Tenant, bytes: Arc<[u8]>, mime: &str) -> BlobRef {
         let blob = blob_ref(&bytes, mime);
-        self.keep(tenant, &blob.file_id, bytes, mime);
+        if !upload::put(self, tenant, &blob, &bytes) {
+            self.keep(tenant, &blob.file_id, bytes, mime);
+        }
         blob
     }
 
     fn get(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<Arc<[u8]>>, Failure> {
         match seen(self, tenant, &blob.file_id) {
             Some(Seen::Bytes(bytes)) => Ok(Some(bytes)),
-            Some(Seen::Large(file)) => whole(&self.large, (tenant, &blob.file_id), &file).map(Some),
+            Some(Seen::Large(file)) => {
+                let read = whole(&self.large, (tenant, &blob.file_id), &file)?;
+                read.map_or_else(|| Err(large::missing(&blob.file_id)), |bytes| Ok(Some(bytes)))
+            }
             None => self.reader.blob(tenant, &blob.file_id),
         }
     }
@@ -200,12 +242,18 @@ impl Blobs for SqliteStore {
     ) -> Result<Option<Vec<u8>>, Failure> {
         match seen(self, tenant, &blob.file_id) {
             Some(Seen::Bytes(bytes)) => Ok(Some(part(&bytes, offset, length).to_vec())),
-            Some(Seen::Large(file)) => self.large.read((tenant, &blob.file_id), &file, offset, length).map(Some),
+            Some(Seen::Large(file)) => {
+                let read = self.large.read((tenant, &blob.file_id), &file, offset, length)?;
+                read.map_or_else(|| Err(large::missing(&blob.file_id)), |bytes| Ok(Some(bytes)))
+            }
             None => self.reader.blob_part(tenant, &blob.file_id, offset, length),
         }
     }
 
     fn writer(self: Arc<Self>, tenant: &Tenant) -> Result<Box<dyn BlobWriter>, Failure> {
-        Ok(large::writer(self, tenant))
+        match self.large.place.for_new() {
+            Some(objects) => upload::writer(&self, &objects, tenant),
+            None => Ok(large::writer(self, tenant)),
+        }
     }
 }

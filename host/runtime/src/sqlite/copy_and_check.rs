@@ -2,19 +2,21 @@
 
 use std::sync::Arc;
 
-use flowcell_contract::{Failure, RunId, Tenant};
+use flowcell_contract::{Failure, MAX_WHOLE_BYTES, RunId, Tenant};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 use serde::Serialize;
 
 use super::{
     SqliteStore,
-    blobs::MIME,
+    blobs::{MIME, keep_value},
     documents,
     large::{self, Finished},
     schema, search, sessions,
     units::Row as RunRow,
+    upload,
 };
 use crate::{
+    limits::MAX_ROW_FILE_BYTES,
     ports::{Document, Session, StepState, StoreError, Unit},
     rows::{
         copy_and_check::{CopyableStore, Kept, KeptBlob, KeptRun, KeptState, ReadPiece},
@@ -111,7 +113,15 @@ impl CopyableStore for SqliteStore {
         Ok(false)
     }
 
+    fn is_large(&self, blob: &KeptBlob, size: u64) -> bool {
+        let apart = self.large.place.for_new().is_some() && blob.mime != MIME && size > MAX_ROW_FILE_BYTES as u64;
+        apart || size > MAX_WHOLE_BYTES as u64
+    }
+
     fn take_large(&self, blob: &KeptBlob, read: &mut ReadPiece<'_>) -> Result<(), StoreError> {
+        if self.large.place.for_new().is_some() {
+            return upload::take_large(self, blob, read);
+        }
         let path = self.reader.0.lock().path().unwrap_or_default().to_owned();
         take_large(self, &schema::connect(path.as_ref())?, blob, read)
     }
@@ -226,7 +236,7 @@ fn take_units(
     for unit in units {
         let body = ExternalizedRow::of_facts(text(&unit.facts)?).map_err(unwritable)?;
         for (hash, text) in &body.blobs {
-            take_blob(transaction, tenant.as_str(), hash, MIME, text.as_bytes())?;
+            keep_value(transaction, tenant, hash, text.as_bytes())?;
         }
         row.append(transaction, unit.first_seq, unit.facts.len() as u64, unit.ts, &body)?;
     }
@@ -245,7 +255,7 @@ fn take_units(
 fn take_state(transaction: &Transaction<'_>, state: &KeptState) -> Result<(), StoreError> {
     let value = ExternalizedRow::of_value(text(&state.value)?).map_err(unwritable)?;
     for (hash, text) in &value.blobs {
-        take_blob(transaction, state.tenant.as_str(), hash, MIME, text.as_bytes())?;
+        keep_value(transaction, &state.tenant, hash, text.as_bytes())?;
     }
     let sql = "INSERT INTO state (tenant, flow, key, value, cuts, version) VALUES (?, ?, ?, ?, ?, ?)";
     let values = params![state.tenant.as_str(), state.flow, state.key, value.text, value.cuts, state.version];

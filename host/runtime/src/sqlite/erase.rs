@@ -31,7 +31,7 @@ const RUNS: &str = "runs";
 const OF_RUNS: [&str; 2] = ["units", "places"];
 /// The tables without rows of tenants.
 #[cfg(test)]
-const OF_THE_STORE: [&str; 2] = ["noted", "epoch"];
+const OF_THE_STORE: [&str; 3] = ["noted", "epoch", "object_store"];
 
 fn tables() -> impl Iterator<Item = &'static str> {
     std::iter::once(RUNS).chain(OF_TENANTS.into_iter().map(|(table, _)| table))
@@ -68,6 +68,9 @@ impl Erase for SqliteStore {
             self.large.remove_all(tenant).map_err(|error| {
                 StoreError::unavailable(format!("cannot remove the large files of the tenant: {error}"))
             })?;
+            if let Some(objects) = self.large.place.for_new() {
+                objects.remove_all(tenant)?;
+            }
         }
         // Forgets the documents of the tenant.
         self.remembered.write(|| ());

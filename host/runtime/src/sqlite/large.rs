@@ -1,4 +1,5 @@
-//! Large files: contents of more than [`PIECE_BYTES`] that are written in parts. They lie in files beside the database.
+//! Large files: contents of more than a piece (1 MiB) that are written in parts. They lie in files beside the database, or
+//! in an object store ([`upload`](super::upload)).
 //!
 //! The row of such a blob has no bytes of it, but the size of its file and the SHA-256 of each of its pieces. Every read
 //! checks the pieces that it reads, so a damaged file is an error and never another content.
@@ -11,6 +12,7 @@ use std::{
     collections::HashSet,
     fs::{self, File, TryLockError},
     io::{self, ErrorKind, Read, Seek, SeekFrom, Write},
+    ops::Range,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -18,39 +20,33 @@ use std::{
     },
 };
 
-use flowcell_contract::{
-    BlobRef, BlobWriter, Failure, MAX_FILE_BYTES, PIECE_BYTES, Tenant, code, host_files::LARGE_FILES_FOLDER as FOLDER,
-};
+use flowcell_contract::{BlobRef, BlobWriter, Failure, Tenant, code, host_files::LARGE_FILES_FOLDER as FOLDER};
 use rusqlite::{Connection, OptionalExtension, params};
 use sha2::{Digest, Sha256};
 
 use super::{SqliteStore, private};
-use crate::file_lock::FileLock;
+use crate::{
+    file_lock::FileLock,
+    objects::Place,
+    pieces::{LargeFile, PIECE, Pieces},
+};
 
 /// The folder of unfinished files.
 const UNFINISHED: &str = "unfinished";
-/// The size of a SHA-256 in bytes.
-const DIGEST_BYTES: usize = 32;
+/// The size of the part of a digest that names the folder of a tenant, in bytes.
+const FOLDER_DIGEST_BYTES: usize = 16;
 
-/// The folder of the large files of a store.
+/// The large files of a store: their folder, and the object store that may have them instead.
 #[derive(Clone)]
 pub(super) struct LargeFiles {
     folder: PathBuf,
-}
-
-/// A large file as its row describes it.
-#[derive(Clone)]
-pub(super) struct LargeFile {
-    /// The size in bytes.
-    pub(super) size: u64,
-    /// The SHA-256 of each piece, one after the other.
-    pub(super) digests: Arc<[u8]>,
+    pub(super) place: Place,
 }
 
 impl LargeFiles {
-    /// Returns the folder of the large files of the store in this folder. The folder need not exist.
-    pub(super) fn of(store: &Path) -> LargeFiles {
-        LargeFiles { folder: store.join(FOLDER) }
+    /// Returns the large files of the store in this folder. The folder of the files need not exist.
+    pub(super) fn of(store: &Path, place: Place) -> LargeFiles {
+        LargeFiles { folder: store.join(FOLDER), place }
     }
 
     /// Returns the path of a file. Some file systems ignore case, so the name of a tenant is not the name of a folder.
@@ -59,7 +55,7 @@ impl LargeFiles {
     }
 
     fn folder_of(&self, tenant: &Tenant) -> PathBuf {
-        self.folder.join(hex::encode(&Sha256::digest(tenant.as_str())[..DIGEST_BYTES / 2]))
+        self.folder.join(hex::encode(&Sha256::digest(tenant.as_str())[..FOLDER_DIGEST_BYTES]))
     }
 
     /// Creates a folder in this one.
@@ -68,52 +64,36 @@ impl LargeFiles {
         private::make_folder(within)
     }
 
-    /// Begins a file.
+    /// Begins a file in the folder.
     pub(super) fn begin(&self) -> Draft {
-        Draft {
-            files: self.clone(),
-            head: Vec::new(),
-            file: None,
-            size: 0,
-            content: Sha256::new(),
-            piece: Sha256::new(),
-            digests: Vec::new(),
-        }
+        Draft { files: self.clone(), head: Vec::new(), file: None, pieces: Pieces::default() }
     }
 
-    /// Returns at most `length` bytes of a file from `offset` on, after a check of all pieces that have them.
+    /// Returns at most `length` bytes of a file from `offset` on, after a check of all pieces that have them. Returns
+    /// `None` if its object is missing.
     pub(super) fn read(
         &self,
         (tenant, hash): (&Tenant, &str),
         file: &LargeFile,
         offset: u64,
         length: usize,
-    ) -> Result<Vec<u8>, Failure> {
-        let end = offset.saturating_add(length as u64).min(file.size);
-        if offset >= end {
-            return Ok(Vec::new());
+    ) -> Result<Option<Vec<u8>>, Failure> {
+        if file.object.is_some() {
+            return self.place.objects()?.read((tenant, hash), file, offset, length);
         }
         let unreadable = |error: io::Error| {
             let message = format!("cannot read the large file {hash} of the store: {error}");
             Failure::retryable(code::STORE_FAILED, message)
         };
         let damaged = || Failure::new(code::STORE_FAILED, format!("the large file {hash} of the store is damaged"));
-        let mut opened = File::open(self.path(tenant, hash)).map_err(unreadable)?;
-        let (first, mut bytes) = (offset / PIECE, Vec::new());
-        opened.seek(SeekFrom::Start(first * PIECE)).map_err(unreadable)?;
-        for number in first..end.div_ceil(PIECE) {
-            let begin = bytes.len();
-            (&mut opened).take(PIECE).read_to_end(&mut bytes).map_err(unreadable)?;
-            let at = usize::try_from(number).unwrap_or(usize::MAX).saturating_mul(DIGEST_BYTES);
-            let digest = file.digests.get(at..at.saturating_add(DIGEST_BYTES)).ok_or_else(damaged)?;
-            if Sha256::digest(&bytes[begin..])[..] != *digest {
-                return Err(damaged());
-            }
-        }
-        let begin = first * PIECE;
-        bytes.truncate((end - begin) as usize);
-        bytes.drain(..(offset - begin) as usize);
-        Ok(bytes)
+        let fetch = |range: Range<u64>| {
+            let mut opened = File::open(self.path(tenant, hash)).map_err(unreadable)?;
+            opened.seek(SeekFrom::Start(range.start)).map_err(unreadable)?;
+            let mut bytes = Vec::new();
+            opened.take(range.end - range.start).read_to_end(&mut bytes).map_err(unreadable)?;
+            Ok(bytes)
+        };
+        file.read(offset, length, damaged, fetch).map(Some)
     }
 
     /// Removes a file. A file that stays only takes room, until the next owner of the store removes it.
@@ -140,7 +120,7 @@ impl LargeFiles {
             return Ok(());
         }
         let known: HashSet<PathBuf> =
-            rows(connection)?.into_iter().map(|(tenant, hash, _)| self.path(&tenant, &hash)).collect();
+            rows(connection, IN_FOLDER)?.into_iter().map(|(tenant, hash, _)| self.path(&tenant, &hash)).collect();
         // What cannot be listed or removed only takes room.
         let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
         for folder in entries(&self.folder) {
@@ -156,7 +136,7 @@ impl LargeFiles {
     }
 
     /// Copies the files of these rows that `target` does not have yet. Skips those that are missing.
-    pub(super) fn copy(&self, target: &LargeFiles, rows: &[(Tenant, String, LargeFile)]) -> io::Result<()> {
+    pub(super) fn copy(&self, target: &LargeFiles, rows: &[(Tenant, String, u64)]) -> io::Result<()> {
         for (tenant, hash, _) in rows {
             let (from, to, above) = (self.path(tenant, hash), target.path(tenant, hash), target.folder_of(tenant));
             if to.exists() {
@@ -174,6 +154,38 @@ impl LargeFiles {
     }
 }
 
+impl LargeFiles {
+    /// Copies a file from the object store into the folder of `target`, which does not have it yet. Skips one that is
+    /// missing.
+    pub(super) fn fetch(
+        &self,
+        target: &LargeFiles,
+        (tenant, hash): (&Tenant, &str),
+        file: &LargeFile,
+    ) -> Result<(), Failure> {
+        let (to, above) = (target.path(tenant, hash), target.folder_of(tenant));
+        if to.exists() {
+            return Ok(());
+        }
+        target.make_folder(&above).map_err(|error| unwritable(&error))?;
+        let made = private::make_file(&to).and_then(|()| File::options().write(true).open(&to));
+        let mut copy = made.map_err(|error| unwritable(&error))?;
+        let mut offset = 0;
+        while offset < file.size {
+            let Some(piece) = self.read((tenant, hash), file, offset, FETCHED_BYTES)? else {
+                drop(copy);
+                return fs::remove_file(&to).map_err(|error| unwritable(&error));
+            };
+            offset += piece.len() as u64;
+            copy.write_all(&piece).map_err(|error| unwritable(&error))?;
+        }
+        copy.sync_all().and_then(|()| sync_folder(&above)).map_err(|error| unwritable(&error))
+    }
+}
+
+/// The number of bytes that a copy reads from an object store at a time.
+const FETCHED_BYTES: usize = 8 << 20;
+
 /// Returns the size in bytes of all files in a folder of large files.
 pub(super) fn size(folder: &Path) -> io::Result<u64> {
     let mut bytes = 0;
@@ -185,29 +197,33 @@ pub(super) fn size(folder: &Path) -> io::Result<u64> {
     Ok(bytes)
 }
 
-const PIECE: u64 = PIECE_BYTES as u64;
+/// The condition of the rows whose contents are in the folder.
+pub(super) const IN_FOLDER: &str = "file IS NOT NULL AND object IS NULL";
+/// The condition of the rows whose contents are in an object store.
+pub(super) const IN_OBJECTS: &str = "object IS NOT NULL";
+/// Like [`IN_FOLDER`], for a file of a version that had no object stores.
+pub(super) const IN_OLD_FOLDER: &str = "file IS NOT NULL";
 
-/// Returns the rows of all large files. Their number is limited by the room of the disk: each has more than
-/// [`PIECE_BYTES`].
-pub(super) fn rows(connection: &Connection) -> Result<Vec<(Tenant, String, LargeFile)>, rusqlite::Error> {
-    let sql = "SELECT tenant, hash, file FROM blobs WHERE file IS NOT NULL";
-    let mut select = connection.prepare(sql)?;
-    let row = |row: &rusqlite::Row<'_>| {
-        let tenant = Tenant::from(row.get::<_, String>(0)?.as_str());
-        Ok((tenant, row.get(1)?, LargeFile { size: row.get(2)?, digests: Arc::from([]) }))
-    };
+/// Returns the rows of all large files of one place, without their digests. Their number is limited by the room of the
+/// place: each has more than a piece.
+pub(super) fn rows(connection: &Connection, condition: &str) -> Result<Vec<(Tenant, String, u64)>, rusqlite::Error> {
+    let mut select = connection.prepare(&format!("SELECT tenant, hash, file FROM blobs WHERE {condition}"))?;
+    let row = |row: &rusqlite::Row<'_>| Ok((Tenant::from(row.get::<_, String>(0)?.as_str()), row.get(1)?, row.get(2)?));
     select.query_map([], row)?.collect()
 }
 
 /// Finds a large file by its row.
 pub(super) fn find(connection: &Connection, tenant: &Tenant, hash: &str) -> Result<Option<LargeFile>, rusqlite::Error> {
-    let sql = "SELECT file, bytes FROM blobs WHERE tenant = ? AND hash = ? AND file IS NOT NULL";
-    let row =
-        |row: &rusqlite::Row<'_>| Ok(LargeFile { size: row.get(0)?, digests: Arc::from(row.get::<_, Vec<u8>>(1)?) });
+    let sql = "SELECT file, bytes, object FROM blobs WHERE tenant = ? AND hash = ? AND file IS NOT NULL";
+    let row = |row: &rusqlite::Row<'_>| {
+        let (digests, object): (Vec<u8>, Option<String>) = (row.get(1)?, row.get(2)?);
+        Ok(LargeFile { size: row.get(0)?, digests: digests.into(), object: object.map(Arc::from) })
+    };
     connection.prepare_cached(sql)?.query_row(params![tenant.as_str(), hash], row).optional()
 }
 
-/// Writes the row of a large file. A row with the bytes themselves becomes smaller by it.
+/// Writes the row of a large file. A row with the bytes themselves stays, because rows of runs may need it
+/// ([`keep`](super::blobs::keep)); so does that of an object, because the new one has the same content.
 pub(super) fn keep(
     connection: &Connection,
     tenant: &Tenant,
@@ -215,10 +231,15 @@ pub(super) fn keep(
     mime: &str,
     file: &LargeFile,
 ) -> Result<(), rusqlite::Error> {
-    let sql = "INSERT INTO blobs (tenant, hash, mime, bytes, file) VALUES (?, ?, ?, ?, ?)
-        ON CONFLICT (tenant, hash) DO UPDATE SET bytes = excluded.bytes, file = excluded.file";
-    let values = params![tenant.as_str(), hash, mime, &*file.digests, file.size];
+    let sql = "INSERT INTO blobs (tenant, hash, mime, bytes, file, object) VALUES (?, ?, ?, ?, ?, ?)
+        ON CONFLICT (tenant, hash) DO NOTHING";
+    let values = params![tenant.as_str(), hash, mime, &*file.digests, file.size, file.object.as_deref()];
     connection.prepare_cached(sql)?.execute(values).map(drop)
+}
+
+/// Returns the failure for a file whose object is missing.
+pub(super) fn missing(hash: &str) -> Failure {
+    Failure::new(code::STORE_FAILED, format!("the file {hash} is missing in the object store"))
 }
 
 /// Returns whether a process still writes a file.
@@ -237,15 +258,12 @@ fn sync_folder(_: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A file that is being written. Up to [`PIECE_BYTES`] it is in memory.
+/// A file that is being written to the folder. Up to the size of a piece it is in memory.
 pub(super) struct Draft {
     files: LargeFiles,
     head: Vec<u8>,
     file: Option<DraftFile>,
-    size: u64,
-    content: Sha256,
-    piece: Sha256,
-    digests: Vec<u8>,
+    pieces: Pieces,
 }
 
 /// An unfinished file. Dropping it removes it.
@@ -272,28 +290,13 @@ pub(super) struct NamelessFile {
 
 impl Draft {
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        if bytes.len() as u64 > MAX_FILE_BYTES - self.size {
-            let message = format!("a file has at most {MAX_FILE_BYTES} bytes");
-            return Err(Failure::new(code::FILE_TOO_LARGE, message));
-        }
-        self.content.update(bytes);
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let left = (PIECE - self.size % PIECE) as usize;
-            let (now, later) = rest.split_at(rest.len().min(left));
-            self.piece.update(now);
-            self.size += now.len() as u64;
-            if self.size.is_multiple_of(PIECE) {
-                self.digests.extend_from_slice(&self.piece.finalize_reset());
-            }
-            rest = later;
-        }
+        self.pieces.add(bytes)?;
         self.store(bytes).map_err(|error| unwritable(&error))
     }
 
     /// Adds bytes to the file. Their digests are known.
     fn store(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if self.file.is_none() && self.size <= PIECE {
+        if self.file.is_none() && self.size() <= PIECE {
             self.head.extend_from_slice(bytes);
             return Ok(());
         }
@@ -306,20 +309,16 @@ impl Draft {
     }
 
     pub(super) fn size(&self) -> u64 {
-        self.size
+        self.pieces.size()
     }
 
     /// Completes the content, and waits until it is on stable storage.
     pub(super) fn finish(mut self) -> Result<Finished, Failure> {
         let Some(file) = self.file.take() else { return Ok(Finished::Small(self.head)) };
-        if !self.size.is_multiple_of(PIECE) {
-            self.digests.extend_from_slice(&self.piece.finalize_reset());
-        }
         if let Some(opened) = &file.file {
             opened.sync_all().map_err(|error| unwritable(&error))?;
         }
-        let hash = hex::encode(self.content.finalize_reset()).into();
-        let row = LargeFile { size: self.size, digests: std::mem::take(&mut self.digests).into() };
+        let (hash, row) = self.pieces.finish(None);
         Ok(Finished::Large(NamelessFile { files: self.files.clone(), file, hash, row }))
     }
 }

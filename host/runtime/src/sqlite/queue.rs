@@ -4,9 +4,10 @@ use std::sync::{Arc, mpsc::Sender};
 
 use flowcell_contract::{RunId, Tenant};
 
-use super::large::LargeFile;
+use super::sweep::SweptRows;
 use crate::{
-    ports::{Entry, LabelChange, RelabelError, Removed, Removing, Swept},
+    pieces::LargeFile,
+    ports::{Entry, LabelChange, RelabelError, Removed, Removing},
     rows::flush::{FlushQueue, Queued},
 };
 
@@ -39,7 +40,7 @@ pub(super) enum Item {
     /// Removes the blobs that nothing refers to. Sends the result once the removal is durable.
     Sweep {
         tenant: Tenant,
-        answer: Sender<Swept>,
+        answer: Sender<SweptRows>,
     },
     /// Removes some rows of a tenant. Sends their number once the removal is durable.
     Erase {

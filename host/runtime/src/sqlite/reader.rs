@@ -5,7 +5,7 @@ use std::path::Path;
 use parking_lot::Mutex;
 use rusqlite::{Connection, ErrorCode};
 
-use super::{FILE, OpenStoreError, connect_upgraded, large::LargeFiles, lock_owner_file, schema};
+use super::{FILE, OpenStoreError, connect_upgraded, large::LargeFiles, lock_owner_file, place, schema};
 use crate::ports::{StoreError, StoreErrorKind};
 
 /// Reads a store of this process or of another one. Shows only durable data.
@@ -37,7 +37,8 @@ impl Reader {
             let _owner = lock_owner_file(folder)?;
             connect_upgraded(&folder.join(FILE)).map_err(|error| unusable(folder, &error))?;
         }
-        Ok(Reader(Mutex::new(connection), LargeFiles::of(folder)))
+        let place = place::remembered(&connection).map_err(|error| unusable(folder, &error))?;
+        Ok(Reader(Mutex::new(connection), LargeFiles::of(folder, place)))
     }
 
     /// Makes all later reads show the present data, without later writes. The write-ahead log of the store grows until

@@ -19,7 +19,7 @@ pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
 const SEARCH_VERSION: usize = 13;
 
 /// Append only: a migration that was released is never changed.
-const MIGRATIONS: [&str; 15] = [
+const MIGRATIONS: [&str; 16] = [
     "
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY,
@@ -250,6 +250,13 @@ CREATE INDEX runs_live ON runs (tenant, updated) WHERE depth = 0 AND standing IN
     "
 -- The size of a content that is in a file beside the database. Then the bytes are the digests of its pieces.
 ALTER TABLE blobs ADD COLUMN file INTEGER;
+",
+    "
+-- The name of the object that has a large content, instead of a file beside the database.
+ALTER TABLE blobs ADD COLUMN object TEXT;
+-- The name of this store among those that have files in object stores, and the address of its files there, in one row.
+CREATE TABLE object_store (name TEXT NOT NULL, location TEXT) STRICT;
+INSERT INTO object_store (name) VALUES (lower(hex(randomblob(16))));
 ",
 ];
 

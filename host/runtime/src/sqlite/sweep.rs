@@ -31,7 +31,9 @@ impl Sweep for SqliteStore {
     fn sweep(&self, tenant: &Tenant) -> Result<Swept, StoreError> {
         let (answer, answered) = mpsc::channel();
         self.queue.push(Item::Sweep { tenant: tenant.clone(), answer });
-        answered.recv().map_err(|_| StoreError::unavailable("the store accepts no more writes"))
+        let rows = answered.recv().map_err(|_| StoreError::unavailable("the store accepts no more writes"))?;
+        self.remove_objects(tenant, &rows.objects)?;
+        Ok(rows.swept)
     }
 }
 
@@ -124,13 +126,22 @@ const TEXTS: [&str; 5] = [
     "SELECT value FROM registry WHERE tenant = ? AND kind IN ('file', 'packs')",
 ];
 
-/// Removes the blobs of a tenant that no text refers to, except the spared ones. Returns also the hashes of the removed
-/// rows whose contents are large files.
+/// The rows that a sweep has removed.
+#[derive(Default)]
+pub(super) struct SweptRows {
+    pub(super) swept: Swept,
+    /// The hashes of the contents that are in files beside the database.
+    pub(super) files: Vec<String>,
+    /// The names of the objects that had contents.
+    pub(super) objects: Vec<String>,
+}
+
+/// Removes the blobs of a tenant that no text refers to, except the spared ones.
 pub(super) fn sweep(
     connection: &Connection,
     tenant: &Tenant,
     spared: impl Fn(&str) -> bool,
-) -> Result<(Swept, Vec<String>), rusqlite::Error> {
+) -> Result<SweptRows, rusqlite::Error> {
     let mut unnamed = sizes(connection, tenant)?;
     let mut named: Vec<String> = unnamed.keys().filter(|hash| spared(hash)).cloned().collect();
     named.iter().for_each(|hash| _ = unnamed.remove(hash));
@@ -142,17 +153,19 @@ pub(super) fn sweep(
         search_rows(connection, sql, params![tenant.as_str(), hash], &mut unnamed, &mut named)?;
     }
     let mut delete =
-        connection.prepare("DELETE FROM blobs WHERE tenant = ? AND hash = ? RETURNING file IS NOT NULL")?;
-    let mut files = Vec::new();
-    for hash in unnamed.keys() {
-        let mut is_file = delete.query_map(params![tenant.as_str(), hash], |row| row.get::<_, bool>(0))?;
-        if is_file.next().transpose()? == Some(true) {
-            files.push(hash.clone());
-        }
-        is_file.try_for_each(|row| row.map(drop))?;
-    }
+        connection.prepare("DELETE FROM blobs WHERE tenant = ? AND hash = ? RETURNING file IS NOT NULL, object")?;
     let swept = Swept { blobs: unnamed.len() as u64, bytes: unnamed.values().sum(), ..Swept::default() };
-    Ok((swept, files))
+    let mut rows = SweptRows { swept, ..SweptRows::default() };
+    for hash in unnamed.into_keys() {
+        let columns = |row: &rusqlite::Row<'_>| Ok((row.get::<_, bool>(0)?, row.get::<_, Option<String>>(1)?));
+        let found: Vec<_> = delete.query_map(params![tenant.as_str(), hash], columns)?.collect::<Result<_, _>>()?;
+        match found.into_iter().next() {
+            Some((_, Some(object))) => rows.objects.push(object),
+            Some((true, None)) => rows.files.push(hash),
+            _ => {}
+        }
+    }
+    Ok(rows)
 }
 
 /// Returns the blobs of a tenant with their sizes.

@@ -19,11 +19,11 @@ use super::{
     large::{self, LargeFiles},
     queue::{Item, Queue},
     search, sessions, state,
-    sweep::{REMOVED, remove, sweep},
+    sweep::{REMOVED, SweptRows, remove, sweep},
     units::{OpenUnit, Row, text},
 };
 use crate::{
-    ports::{Entry, RelabelError, Removed, Swept},
+    ports::{Entry, RelabelError, Removed},
     rows::search::{ErrorColumns, wait_text},
 };
 
@@ -57,7 +57,7 @@ struct Rows {
 #[derive(Default)]
 struct Results {
     removed: Vec<Removed>,
-    swept: Vec<Swept>,
+    swept: Vec<SweptRows>,
     /// The large files whose rows the sweeps have removed.
     unnamed: Vec<(Tenant, String)>,
     erased: Vec<u64>,
@@ -99,7 +99,7 @@ impl Writer {
         match self.commit(&items) {
             Ok(mut results) => {
                 if let Some(last) = results.swept.last_mut() {
-                    last.file_bytes = compact_if_worth(&self.connection);
+                    last.swept.file_bytes = compact_if_worth(&self.connection);
                 }
                 self.report_written(&items, results);
             }
@@ -156,9 +156,10 @@ impl Writer {
                     self.visible.lock().recent.age(Instant::now());
                     // Blobs that arrive meanwhile are written only after this sweep.
                     let spared = |hash: &str| self.visible.lock().recent.has(tenant, hash);
-                    let (swept, files) = sweep(connection, tenant, spared)?;
-                    results.swept.push(swept);
+                    let mut swept = sweep(connection, tenant, spared)?;
+                    let files = std::mem::take(&mut swept.files);
                     results.unnamed.extend(files.into_iter().map(|hash| (tenant.clone(), hash)));
+                    results.swept.push(swept);
                 }
                 Item::Remove { tenant, runs, removing, .. } => {
                     results.removed.push(remove(connection, tenant, runs, *removing)?);

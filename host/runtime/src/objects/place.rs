@@ -1,0 +1,74 @@
+//! The place of the large files of a store.
+
+use std::sync::{Arc, OnceLock};
+
+use flowcell_contract::{Failure, code};
+
+use super::{Access, Location, Objects, ObjectsError};
+
+/// The object store with which a process opens a store.
+#[derive(Clone, Debug)]
+pub enum Chosen {
+    /// This one, or none. The store refuses any other than the one that it has used before.
+    Exactly(Option<Objects>),
+    /// The one that the store has used before, if any. A process connects to it when it needs a file, by the settings of
+    /// its environment.
+    Remembered,
+}
+
+/// The place of new large files, and of those that an object store has.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Place {
+    /// Beside the rows: in a folder, or in the database.
+    #[default]
+    Beside,
+    /// An object store that was named when the store was opened.
+    Given(Objects),
+    /// The object store that the store remembers.
+    Remembered(Location, Arc<OnceLock<Objects>>),
+}
+
+impl Place {
+    /// Returns the place that a store remembers by its address.
+    pub(crate) fn remembered(known: Option<&str>) -> Place {
+        let known = known.and_then(|known| Location::parse(known).ok());
+        known.map_or(Place::Beside, |location| Place::Remembered(location, Arc::default()))
+    }
+
+    /// Returns the object store for new files, if they do not lie beside the rows.
+    pub(crate) fn for_new(&self) -> Option<Objects> {
+        if let Place::Beside = self { None } else { self.objects().ok() }
+    }
+
+    /// Returns the object store that has files of the store.
+    pub(crate) fn objects(&self) -> Result<Objects, Failure> {
+        match self {
+            Place::Given(objects) => Ok(objects.clone()),
+            Place::Remembered(location, connected) => {
+                if let Some(objects) = connected.get() {
+                    return Ok(objects.clone());
+                }
+                let access = Access::read(|name| std::env::var(name).ok()).map_err(ObjectsError::Access);
+                let objects = access.and_then(|access| Objects::connect(location.clone(), &access));
+                let objects = objects.map_err(|error| {
+                    let message = format!("the files of the store are in {location}: {error}");
+                    Failure::new(code::STORE_FAILED, message)
+                })?;
+                Ok(connected.get_or_init(|| objects).clone())
+            }
+            Place::Beside => {
+                Err(Failure::new(code::STORE_FAILED, "the store does not remember the place of its files"))
+            }
+        }
+    }
+}
+
+/// Checks the place that a store remembers against the one that was given. Returns whether the store has used it before.
+pub(crate) fn check_place(known: Option<&str>, given: Option<&Objects>) -> Result<bool, ObjectsError> {
+    let parse = |known: &str| Location::parse(known).map_err(|error| ObjectsError::Access(error.to_string()));
+    match (known.map(parse).transpose()?, given.map(Objects::location)) {
+        (Some(known), None) => Err(ObjectsError::Missing(known)),
+        (Some(known), Some(given)) if known != *given => Err(ObjectsError::Other { known, given: given.clone() }),
+        (known, _) => Ok(known.is_some()),
+    }
+}
