@@ -37,12 +37,7 @@ use std::{
 use flowcell_contract::{Failure, Tenant, code};
 use parking_lot::Mutex;
 
-use crate::{
-    limits::{OBJECT_AWAY_MS, SPARED_MS},
-    pieces::LargeFile,
-    ports::StoreError,
-    world::random,
-};
+use crate::{limits::OBJECT_AWAY_MS, pieces::LargeFile, ports::StoreError, world::random};
 pub use bucket::{Bucket, BucketError, BucketErrorKind, Upload};
 pub(crate) use draft::{Draft, Finished};
 pub use location::{Access, Location, LocationError};
@@ -238,17 +233,17 @@ impl Objects {
     }
 
     /// Removes the objects of a tenant that no row names, except those that `spares` says and those whose names are
-    /// younger than [`SPARED_MS`] at the time `now` of the store's clock. `named` returns the names in the rows. It is
+    /// younger than `spared` milliseconds at the time `now` of the store's clock. `named` returns the names in the rows. It is
     /// called after the list is read, so that it has the objects that were committed meanwhile.
     pub(crate) fn remove_nameless(
         &self,
         tenant: &Tenant,
-        now: u64,
+        (now, spared): (u64, u64),
         spares: impl Fn(&str) -> bool,
         named: impl FnOnce() -> Result<HashSet<String>, StoreError>,
     ) -> Result<(), StoreError> {
         let mut found = self.list(tenant)?;
-        found.retain(|name| !spares(name) && age(name, now) > SPARED_MS);
+        found.retain(|name| !spares(name) && age(name, now) > spared);
         if found.is_empty() {
             return Ok(());
         }

@@ -6,6 +6,7 @@
 //! | `runs`, `search` | lists of runs, and the columns that they search |
 //! | `state` | state of flows |
 //! | `blobs` | blobs, and the large values that rows refer to |
+//! | `place`, `upload` | the object store that has large files, and the files that go to it |
 //! | `inbox` | messages to runs that another process drives |
 //! | `documents` | the documents of operators |
 //! | `sessions` | sessions and step states |
@@ -56,6 +57,7 @@ mod inbox;
 mod leases;
 mod options;
 mod outage;
+mod place;
 mod presence;
 mod queue;
 mod recovery;
@@ -71,6 +73,7 @@ mod sql_error;
 mod state;
 mod sweep;
 mod units;
+mod upload;
 mod values;
 mod witness;
 mod work;
@@ -90,6 +93,8 @@ use tokio::{sync::mpsc as jobs, task::LocalSet};
 
 use crate::{
     limits::{MIGRATION_PATIENCE_MS, SERVER_PATIENCE_MS, SLOW_STATEMENT_MS},
+    objects::{ObjectsError, Place},
+    pieces::LargeFile,
     ports::{Entry, StoreError},
 };
 use claims::Claims;
@@ -133,6 +138,9 @@ pub enum OpenSharedStoreError {
         /// The statement or setting that corrects it.
         fix: String,
     },
+    /// The files of the store are in an object store that cannot be used, or they are not where they were looked for.
+    #[error(transparent)]
+    Objects(#[from] ObjectsError),
     /// A later version of Flowcell wrote the store.
     #[error(
         "the store has version {found}, and this Flowcell reads up to {known}: use the version that wrote it, or a later \
@@ -163,6 +171,8 @@ struct Shared {
     epoch: Epoch,
     queue: Queue,
     visible: Mutex<Visible>,
+    /// The place of the large files.
+    place: Place,
     /// The lock of the tokio task that replaces an expired lease. Two tasks may find the same expired lease. The second
     /// one then waits for this lock, sees the new lease, and so keeps the claims that were made under it.
     entering: tokio::sync::Mutex<()>,
@@ -191,6 +201,7 @@ type StateKey = (Tenant, Arc<str>, String);
 struct Visible {
     state: HashMap<StateKey, (Value, u64)>,
     blobs: HashMap<(Tenant, Arc<str>), Arc<[u8]>>,
+    objects: HashMap<(Tenant, Arc<str>), LargeFile>,
     cache: HashMap<(Tenant, String), (Value, Option<u64>)>,
 }
 
@@ -269,6 +280,7 @@ async fn prepare(url: &str, options: Options) -> Result<Arc<Shared>, OpenSharedS
     let epoch = Epoch::new(options.epoch_file.clone());
     epoch.check(&mut connection).await?;
     connection.replace_patience(patience);
+    let place = place::claim(&mut connection, &options.objects).await?;
     let presence = Presence::new(options.presence_folder.as_deref(), &options.name, &epoch.lineage());
     let asked = Instant::now();
     connection.replace_patience(options.start_patience.max(patience));
@@ -306,6 +318,7 @@ async fn prepare(url: &str, options: Options) -> Result<Arc<Shared>, OpenSharedS
         epoch,
         queue: Queue::default(),
         visible: Mutex::default(),
+        place,
         entering: Default::default(),
         snapshot: Default::default(),
         options,

@@ -156,16 +156,21 @@ pub trait CopyableStore: Journal + Blobs + StateStore {
     /// Stores a file of another store that is too large to be in memory. `read` returns the piece at an offset, nothing at
     /// the end. By default it fails, because the store has no such files.
     fn take_large(&self, blob: &KeptBlob, _: &mut ReadPiece<'_>) -> Result<(), StoreError> {
-        let message = format!(
-            "the file {} of the tenant `{}` has more than {MAX_WHOLE_BYTES} bytes, and the destination has no such files: \
-             copy to a folder, or give `--blobs`",
-            blob.hash, blob.tenant
-        );
-        Err(StoreError(message.into()))
+        Err(no_large_files(blob))
     }
 
     /// Inserts rows of another store, all or none. Returns when they are on stable storage.
     fn take_over(&self, kept: Vec<Kept>) -> Result<(), StoreError>;
+}
+
+/// Returns the error for a large file of a store that is copied to one without large files.
+pub(crate) fn no_large_files(blob: &KeptBlob) -> StoreError {
+    let message = format!(
+        "the file {} of the tenant `{}` has more than {MAX_WHOLE_BYTES} bytes, and the destination has no such files: copy \
+         to a folder, or give `--blobs`",
+        blob.hash, blob.tenant
+    );
+    StoreError(message.into())
 }
 
 /// The amounts of data in a store.

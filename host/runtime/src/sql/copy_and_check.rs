@@ -2,20 +2,21 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use flowcell_contract::{RunId, Tenant};
+use flowcell_contract::{MAX_WHOLE_BYTES, RunId, Tenant};
 
 use super::{
     SharedStore,
-    blobs::MIME,
+    blobs::{self, MIME},
     connection::{Arg, Connection, Row, SqlError, args},
-    documents, search, sessions,
+    documents, search, sessions, upload,
     values::{hash, text, unwritable},
 };
 use crate::{
+    limits::MAX_ROW_FILE_BYTES,
     ports::{Document, Session, StepState, StoreError, Unit},
     rows::{
         checksum,
-        copy_and_check::{CopyableStore, Kept, KeptBlob, KeptRun, KeptState},
+        copy_and_check::{CopyableStore, Kept, KeptBlob, KeptRun, KeptState, ReadPiece, no_large_files},
         cut::ExternalizedRow,
         search::{ErrorColumns, wait_text},
     },
@@ -105,6 +106,18 @@ impl CopyableStore for SharedStore {
         })
     }
 
+    fn is_large(&self, blob: &KeptBlob, size: u64) -> bool {
+        let apart = blob.mime != MIME && size > MAX_ROW_FILE_BYTES as u64 && self.shared.place.for_new().is_some();
+        apart || size > MAX_WHOLE_BYTES as u64
+    }
+
+    fn take_large(&self, blob: &KeptBlob, read: &mut ReadPiece<'_>) -> Result<(), StoreError> {
+        match upload::take_large(self, blob, read)? {
+            true => Ok(()),
+            false => Err(no_large_files(blob)),
+        }
+    }
+
     /// Leaves existing rows unchanged, so that the insertion can be repeated while the server is unreachable.
     fn take_over(&self, kept: Vec<Kept>) -> Result<(), StoreError> {
         if self.shared.snapshot.initialized() {
@@ -150,10 +163,10 @@ async fn kept_runs(connection: &mut Connection, after: i64, limit: usize) -> Res
 }
 
 async fn take(connection: &mut Connection, kept: &[Kept]) -> Result<(), SqlError> {
-    let mut blobs = Vec::new();
+    let (mut blobs, mut values) = (Vec::new(), Vec::new());
     let now = connection.now().await?;
     let mut keep = |tenant: &Tenant, hash: &str, mime: &str, bytes: Arc<[u8]>| {
-        blobs.push(args![tenant.as_str(), hash, mime, bytes.len() as u64, bytes, now]);
+        blobs.push(args![tenant.as_str(), hash, mime, bytes.len() as u64, bytes, None::<String>, now]);
     };
     for kept in kept {
         match kept {
@@ -164,18 +177,29 @@ async fn take(connection: &mut Connection, kept: &[Kept]) -> Result<(), SqlError
             Kept::Step(tenant, step) => sessions::take_state(connection, tenant, step).await?,
             Kept::Units(tenant, run, units) => {
                 for (hash, text) in take_units(connection, tenant, run, units).await? {
-                    keep(tenant, &hash, MIME, text.into_bytes().into());
+                    let bytes: Arc<[u8]> = text.into_bytes().into();
+                    keep(tenant, &hash, MIME, bytes.clone());
+                    values.push((tenant, hash, bytes));
                 }
             }
             Kept::State(state) => {
                 for (hash, text) in take_state(connection, state).await? {
-                    keep(&state.tenant, &hash, MIME, text.into_bytes().into());
+                    let bytes: Arc<[u8]> = text.into_bytes().into();
+                    keep(&state.tenant, &hash, MIME, bytes.clone());
+                    values.push((&state.tenant, hash, bytes));
                 }
             }
         }
     }
     let after = connection.dialect().or_leave("tenant, hash");
-    connection.insert("flowcell_blobs (tenant, hash, mime, size, bytes, put_at)", blobs, &after).await
+    connection.insert(blobs::COLUMNS, blobs, &after).await?;
+    for (tenant, hash, bytes) in values {
+        let of = tenant.as_str();
+        if !blobs::objects_among(connection, of, [&*hash].into_iter()).await?.is_empty() {
+            blobs::put_bytes(connection, of, &hash, bytes).await?;
+        }
+    }
+    Ok(())
 }
 
 async fn take_run(connection: &mut Connection, run: &KeptRun) -> Result<(), SqlError> {

@@ -64,7 +64,13 @@ impl Erase for SharedStore {
     }
 
     fn erase_some(&self, tenant: &Tenant) -> Result<u64, StoreError> {
-        self.worker.turn(|answer| Turn::Erase(tenant.clone(), answer))
+        let erased = self.worker.turn(|answer| Turn::Erase(tenant.clone(), answer))?;
+        if erased == 0
+            && let Some(objects) = self.shared.place.for_new()
+        {
+            objects.remove_all(tenant)?;
+        }
+        Ok(erased)
     }
 
     fn purge(&self) -> Result<bool, StoreError> {
@@ -132,7 +138,8 @@ mod tests {
     use super::{super::schema, *};
 
     /// The tables whose rows belong to a run, and those without rows of tenants.
-    const OTHERS: [&str; 4] = ["flowcell_units", "flowcell_owners", "flowcell_version", "flowcell_epoch"];
+    const OTHERS: [&str; 5] =
+        ["flowcell_units", "flowcell_owners", "flowcell_version", "flowcell_epoch", "flowcell_objects"];
 
     #[test]
     fn every_table_of_the_schema_has_a_rule_for_the_removal_of_a_tenant() {

@@ -5,6 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use super::presence;
 use crate::{
     limits::{GIVE_UP_MS, LEASE_MS, RENEW_MS, SERVER_PATIENCE_MS, SPARED_MS},
+    objects::Chosen,
     ports::StoreError,
 };
 
@@ -28,6 +29,8 @@ pub struct Options {
     pub presence_folder: Option<PathBuf>,
     /// The time for which a sweep spares a new blob.
     pub spared: Duration,
+    /// The object store that has the large files of the store. Default: none.
+    pub objects: Chosen,
     /// The reaction to a commit that has failed and is not repeated.
     pub on_failure: fn(&StoreError),
     /// True if the process writes to runs that another process may have taken. Only for tests, which must detect it.
@@ -45,6 +48,7 @@ impl Default for Options {
             epoch_file: None,
             presence_folder: presence::default_folder(),
             spared: Duration::from_millis(SPARED_MS),
+            objects: Chosen::Exactly(None),
             on_failure: crate::sqlite::stop_process,
             unfenced: false,
         }

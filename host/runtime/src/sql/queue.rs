@@ -4,9 +4,13 @@ use std::sync::{Arc, mpsc::Sender};
 
 use flowcell_contract::{RunId, Tenant, Value};
 
-use super::claims::{Key, TreeLease};
+use super::{
+    claims::{Key, TreeLease},
+    sweep::SweptRows,
+};
 use crate::{
-    ports::{Entry, LabelChange, RelabelError, Removed, Removing, StoreError, Swept},
+    pieces::LargeFile,
+    ports::{Entry, LabelChange, RelabelError, Removed, Removing, StoreError},
     rows::flush::{FlushQueue, Queued},
 };
 
@@ -20,6 +24,13 @@ pub(super) enum Item {
         tenant: Tenant,
         hash: Arc<str>,
         bytes: Arc<[u8]>,
+        mime: Box<str>,
+    },
+    /// The row of a file in an object store.
+    Object {
+        tenant: Tenant,
+        hash: Arc<str>,
+        file: LargeFile,
         mime: Box<str>,
     },
     Cache {
@@ -45,7 +56,7 @@ pub(super) enum Turn {
     /// Removes the runs that may be removed, and reports the others.
     Remove { tenant: Tenant, runs: Box<[RunId]>, removing: Removing, answer: Sender<Result<Removed, StoreError>> },
     /// Removes the blobs that nothing refers to.
-    Sweep(Tenant, Sender<Result<Swept, StoreError>>),
+    Sweep(Tenant, Sender<Result<SweptRows, StoreError>>),
     /// Removes some rows of a tenant, and reports their number.
     Erase(Tenant, Sender<Result<u64, StoreError>>),
     /// Changes the labels of runs, and reports the result of each run.

@@ -14,7 +14,7 @@ pub(super) const VERSION: u64 = MIGRATIONS.len() as u64;
 
 /// Append only: never change a released migration. Each statement must be repeatable: MySQL and MariaDB commit with
 /// every created table, so a process may end in the middle of a migration.
-const MIGRATIONS: [&[&str]; 7] = [FIRST, SESSIONS, REGISTRY, REPEATS, SEARCH, EPOCH, CHANGES];
+const MIGRATIONS: [&[&str]; 8] = [FIRST, SESSIONS, REGISTRY, REPEATS, SEARCH, EPOCH, CHANGES, OBJECTS];
 
 /// Rows may repeat values (`rows/cut.rs`), and passes name the value of the previous pass. Older programs read neither.
 const REPEATS: &[&str] = &[];
@@ -190,6 +190,20 @@ const EPOCH: &[&str] = &[
 const CHANGES: &[&str] = &[
     // The runs of a status, in the order of the last changes.
     "CREATE INDEX IF NOT EXISTS flowcell_runs_changed ON flowcell_runs (tenant, depth, standing, updated)",
+];
+
+const OBJECTS: &[&str] = &[
+    // The name of the object that has a content. Then the bytes are the digests of its pieces.
+    "ALTER TABLE flowcell_blobs ADD COLUMN IF NOT EXISTS object {name}",
+    // The name of this store among those that have files in object stores, and the address of its files there, in one
+    // row.
+    "CREATE TABLE IF NOT EXISTS flowcell_objects (
+        id BIGINT PRIMARY KEY,
+        name {name} NOT NULL,
+        location {bytes}
+    ) {table}",
+    "INSERT INTO flowcell_objects (id, name)
+        SELECT 1, {random} FROM (SELECT count(*) AS present FROM flowcell_objects) AS counted WHERE present = 0",
 ];
 
 /// Returns the names of all tables, each with whether it has a column of tenants.

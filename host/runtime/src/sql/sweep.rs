@@ -21,8 +21,18 @@ impl Sweep for SharedStore {
     }
 
     fn sweep(&self, tenant: &Tenant) -> Result<Swept, StoreError> {
-        self.worker.turn(|answer| Turn::Sweep(tenant.clone(), answer))
+        let rows = self.worker.turn(|answer| Turn::Sweep(tenant.clone(), answer))?;
+        self.remove_objects(tenant, &rows.objects)?;
+        Ok(rows.swept)
     }
+}
+
+/// The rows that a sweep has removed.
+#[derive(Default)]
+pub(super) struct SweptRows {
+    swept: Swept,
+    /// The names of the objects that had contents.
+    objects: Vec<String>,
 }
 
 /// The time for which the store keeps the outcome of a message to recognise repeated messages, in milliseconds.
@@ -33,7 +43,11 @@ const PAGE_ROWS: u64 = 200;
 const MAX_REMOVED: usize = 200;
 
 /// Removes the blobs of a tenant that no text refers to, except the spared ones.
-pub(super) async fn sweep(shared: &Shared, connection: &mut Connection, tenant: &Tenant) -> Result<Swept, SqlError> {
+pub(super) async fn sweep(
+    shared: &Shared,
+    connection: &mut Connection,
+    tenant: &Tenant,
+) -> Result<SweptRows, SqlError> {
     let before = connection.now().await? - shared.options.spared.as_millis() as i64;
     let mut unnamed: HashMap<String, u64> = HashMap::new();
     let mut named = Vec::new();
@@ -163,8 +177,8 @@ async fn remove(
     tenant: &Tenant,
     before: i64,
     unnamed: HashMap<String, u64>,
-) -> Result<Swept, SqlError> {
-    let mut swept = Swept::default();
+) -> Result<SweptRows, SqlError> {
+    let mut removed = SweptRows::default();
     let mut hashes: Vec<(String, u64)> = unnamed.into_iter().collect();
     hashes.sort();
     for some in hashes.chunks(MAX_REMOVED) {
@@ -173,18 +187,22 @@ async fn remove(
         let all =
             args![tenant.as_str(), before].into_iter().chain(some.iter().map(|(hash, _)| Arg::from(hash.as_str())));
         let sql = format!(
-            "SELECT hash FROM flowcell_blobs WHERE tenant = ? AND put_at <= ? AND hash IN ({places}) FOR UPDATE"
+            "SELECT hash, object FROM flowcell_blobs WHERE tenant = ? AND put_at <= ? AND hash IN ({places}) FOR UPDATE"
         );
-        let still: Vec<String> =
-            connection.rows(&sql, all.collect()).await?.iter().map(|row| row.text(0)).collect::<Result<_, _>>()?;
-        for (hash, size) in some.iter().filter(|(hash, _)| still.contains(hash)) {
+        let mut still: HashMap<String, Option<String>> = HashMap::new();
+        for row in connection.rows(&sql, all.collect()).await? {
+            still.insert(row.text(0)?, row.maybe_text(1)?);
+        }
+        for (hash, size) in some {
+            let Some(object) = still.remove(hash) else { continue };
             let sql = "DELETE FROM flowcell_blobs WHERE tenant = ? AND put_at <= ? AND hash = ?";
             connection.run(sql, of(hash)).await?;
-            swept.blobs += 1;
-            swept.bytes += size;
+            removed.swept.blobs += 1;
+            removed.swept.bytes += size;
+            removed.objects.extend(object);
         }
     }
-    Ok(swept)
+    Ok(removed)
 }
 
 /// Removes old messages that have an outcome, because their senders no longer repeat them.

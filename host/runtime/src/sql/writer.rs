@@ -168,6 +168,7 @@ impl Writer {
         for item in items {
             match item {
                 Item::Blob { tenant, hash, .. } => _ = visible.blobs.remove(&(tenant.clone(), hash.clone())),
+                Item::Object { tenant, hash, .. } => _ = visible.objects.remove(&(tenant.clone(), hash.clone())),
                 Item::Cache { tenant, key, value, expires } => {
                     let key = (tenant.clone(), key.clone());
                     if visible.cache.get(&key).is_some_and(|latest| *latest == (value.clone(), *expires)) {

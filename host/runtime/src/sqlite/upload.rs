@@ -15,7 +15,7 @@ use rusqlite::params;
 
 use super::SqliteStore;
 use crate::{
-    limits::MAX_ROW_FILE_BYTES,
+    limits::{MAX_ROW_FILE_BYTES, SPARED_MS},
     objects::{Draft, Finished, Objects},
     pieces::LargeFile,
     ports::StoreError,
@@ -143,7 +143,7 @@ impl SqliteStore {
         let Some(objects) = self.large.place.for_new() else { return Ok(()) };
         objects.remove(tenant, names);
         let is_recent = |name: &str| self.visible.lock().recent.has(tenant, name);
-        objects.remove_nameless(tenant, now(), is_recent, || {
+        objects.remove_nameless(tenant, (now(), SPARED_MS), is_recent, || {
             let connection = self.reader.0.lock();
             let mut select =
                 connection.prepare_cached("SELECT object FROM blobs WHERE tenant = ? AND object IS NOT NULL")?;
