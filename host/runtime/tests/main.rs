@@ -7,6 +7,7 @@ mod flows;
 mod golden;
 mod inputs;
 mod newer;
+mod objects;
 mod shared;
 mod store;
 mod stores;

@@ -6,6 +6,7 @@ use flowcell_contract::{RunId, Tenant};
 use flowcell_runtime::{
     RunStatus, World,
     memory::{LocalLeases, MemoryBlobs, MemoryCache, MemoryDocuments, MemoryJournal, MemoryState},
+    objects::Chosen,
     ports::{
         Blobs, CacheStore, DocumentStore, Entry, Journal, LabelChange, Lease, Leases, RelabelError, Removed, Removing,
         Runs, Sessions, StateStore, StoreError, StoredStatus, Sweep, Swept, Undeletable,
@@ -84,7 +85,8 @@ impl Backend {
                 }
             }
             Backend::Folder(folder) => {
-                let store = Arc::new(SqliteStore::open(folder.path(), stop_process).unwrap());
+                let objects = if let Chosen::Exactly(given) = &options.objects { given.as_ref() } else { None };
+                let store = Arc::new(SqliteStore::open_with(folder.path(), stop_process, objects).unwrap());
                 Store {
                     journal: store.clone(),
                     state: store.clone(),

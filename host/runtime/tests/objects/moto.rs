@@ -1,0 +1,215 @@
+//! A server of S3 that nobody here wrote: `moto_server`, from the package `moto` of PyPI.
+
+use std::{
+    env,
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicU32, Ordering},
+    },
+    thread,
+};
+
+use flowcell_contract::BlobWriter;
+use flowcell_runtime::{
+    limits::OBJECT_PART_BYTES,
+    objects::{Access, Location, Objects},
+    sqlite::{SqliteStore, stop_process},
+};
+
+use super::{age_with, all, begin, content, open_with, refer, tenant, write};
+use crate::stores::backend::Backend;
+
+/// A running server. It ends with the test process, whose end closes its standard input.
+struct Moto {
+    port: u16,
+    _watcher: Child,
+}
+
+/// A script that runs a server until standard input is closed.
+const WATCHER: &str =
+    r#"exec 3<&0; "$@" </dev/null >/dev/null 2>&1 3<&- & server=$!; read -r _ <&3; kill "$server"; wait"#;
+
+static MOTO: OnceLock<Option<Moto>> = OnceLock::new();
+static BUCKETS: AtomicU32 = AtomicU32::new(0);
+
+/// Returns the server, and starts it at the first call. If it is not installed, prints the name of the skipped test and
+/// returns `None`. Panics instead if `FLOWCELL_TEST_NEEDS` lists it.
+fn moto() -> Option<&'static Moto> {
+    let moto = MOTO.get_or_init(|| {
+        let paths = env::var_os("PATH").unwrap_or_default();
+        env::split_paths(&paths).map(|folder| folder.join("moto_server")).find(|path| path.is_file())?;
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut command = Command::new("sh");
+        command.args(["-c", WATCHER, "sh", "moto_server", "-H", "127.0.0.1", "-p"]).arg(port.to_string());
+        let watcher = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            thread::yield_now();
+        }
+        Some(Moto { port, _watcher: watcher })
+    });
+    if moto.is_none() {
+        let test = thread::current().name().unwrap_or("a test").to_owned();
+        let needed = env::var("FLOWCELL_TEST_NEEDS").unwrap_or_default();
+        assert!(!needed.split(',').any(|needed| needed == "moto_server"), "{test} needs `moto_server`");
+        eprintln!("skipped: {test}: `moto_server` is missing");
+    }
+    moto.as_ref()
+}
+
+/// Sends a request, and returns the answer.
+fn exchange(port: u16, request: &str) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    write!(stream, "{request}\r\nHost: 127.0.0.1:{port}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+impl Moto {
+    /// Creates a bucket, and returns its name.
+    fn bucket(&self) -> String {
+        let name = format!("bucket{}", BUCKETS.fetch_add(1, Ordering::Relaxed));
+        let answer = exchange(self.port, &format!("PUT /{name} HTTP/1.1"));
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        name
+    }
+
+    fn access(&self) -> Access {
+        access(&format!("http://127.0.0.1:{}", self.port))
+    }
+
+    fn objects(&self, bucket: &str) -> Objects {
+        Objects::connect(location(bucket), &self.access()).unwrap()
+    }
+
+    /// Returns the names of the objects in a bucket.
+    fn names(&self, bucket: &str) -> Vec<String> {
+        let answer = exchange(self.port, &format!("GET /{bucket}?list-type=2 HTTP/1.1"));
+        answer.split("<Key>").skip(1).map(|rest| rest.split("</Key>").next().unwrap().to_owned()).collect()
+    }
+
+    /// Returns the number of uploads that are not complete.
+    fn unfinished(&self, bucket: &str) -> usize {
+        exchange(self.port, &format!("GET /{bucket}?uploads HTTP/1.1")).matches("<UploadId>").count()
+    }
+}
+
+fn access(endpoint: &str) -> Access {
+    Access {
+        key: "THEKEYID".into(),
+        secret: "thesecret".into(),
+        token: None,
+        region: "eu-central-1".into(),
+        endpoint: Some(endpoint.to_owned()),
+        allows_http: false,
+    }
+}
+
+fn location(bucket: &str) -> Location {
+    Location::parse(&format!("s3://{bucket}/pre/fix")).unwrap()
+}
+
+#[test]
+fn files_are_uploaded_read_and_removed() {
+    let Some(moto) = moto() else { return };
+    let (bucket, backend) = (moto.bucket(), Backend::sqlite());
+    let open = || open_with(&backend, moto.objects(&bucket));
+    let store = open();
+    let sizes = [(1 << 20) + 1, OBJECT_PART_BYTES, OBJECT_PART_BYTES + 1, 4 * OBJECT_PART_BYTES + 17];
+    let blobs: Vec<_> = (1..).zip(sizes).map(|(seed, size)| write(&store, &content(size, seed))).collect();
+    refer(&store, &blobs[3], true);
+    store.settle();
+    for ((seed, size), blob) in (1..).zip(sizes).zip(&blobs) {
+        assert!(all(&*store.blobs, blob) == content(size, seed), "{size}");
+    }
+    let names = moto.names(&bucket);
+    assert_eq!(names.len(), 5, "{names:?}");
+    assert!(names.iter().all(|name| name == "pre/fix/flowcell-store" || name.starts_with("pre/fix/t-acme=2F=C3=A9/")));
+    let store = age_with(&backend, store, open);
+    assert_eq!(store.sweep.sweep(&tenant()).unwrap().blobs, 3);
+    assert_eq!(moto.names(&bucket).len(), 2);
+    assert!(all(&*store.blobs, &blobs[3]) == content(sizes[3], 4));
+}
+
+#[test]
+fn a_dropped_upload_leaves_no_parts() {
+    let Some(moto) = moto() else { return };
+    let (bucket, backend) = (moto.bucket(), Backend::sqlite());
+    let store = open_with(&backend, moto.objects(&bucket));
+    let writer: Box<dyn BlobWriter> = begin(&store, &content(3 * OBJECT_PART_BYTES, 1));
+    assert_eq!(moto.unfinished(&bucket), 1);
+    drop(writer);
+    // The parts are discarded beside the caller.
+    while moto.unfinished(&bucket) > 0 {
+        thread::yield_now();
+    }
+    assert_eq!(moto.names(&bucket), ["pre/fix/flowcell-store"]);
+}
+
+#[test]
+fn a_missing_bucket_is_refused() {
+    let Some(moto) = moto() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let objects = moto.objects("nowhere");
+    let error = SqliteStore::open_with(folder.path(), stop_process, Some(&objects)).err().unwrap().to_string();
+    assert!(error.contains("cannot use s3://nowhere/pre/fix: NoSuchBucket"), "{error}");
+}
+
+/// A server that repeats everything that it was told is not repeated: its answer has the credentials.
+#[test]
+fn no_message_has_the_credentials() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let served = Arc::new(Mutex::new(Vec::new()));
+    let seen = served.clone();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let lines = BufReader::new(stream.try_clone().unwrap()).lines().map(Result::unwrap);
+            let told: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
+            let body = format!(
+                "<Error><Code>RequestTimeTooSkewed</Code><Message>The difference between the request time and the server's \
+                 time is too large, THEKEYID thesecret.</Message><StringToSign>{}</StringToSign></Error>",
+                told.join(" ")
+            );
+            seen.lock().unwrap().push(told.join("\n"));
+            let head =
+                "HTTP/1.1 403 Forbidden\r\nContent-Type: application/xml\r\nConnection: close\r\nContent-Length:";
+            write!(stream, "{head} {}\r\n\r\n{body}", body.len()).unwrap();
+        }
+    });
+    let objects = Objects::connect(location("bucket"), &access(&format!("http://127.0.0.1:{port}"))).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let error = SqliteStore::open_with(folder.path(), stop_process, Some(&objects)).err().unwrap().to_string();
+    assert!(error.contains("RequestTimeTooSkewed: The difference between"), "{error}");
+    let served = served.lock().unwrap().join("\n");
+    assert!(
+        served.contains("Credential=THEKEYID/") && !served.contains("thesecret"),
+        "the request is signed: {served}"
+    );
+    for hidden in ["THEKEYID", "thesecret", "Signature", "StringToSign"] {
+        assert!(!error.contains(hidden) && !format!("{objects:?}").contains(hidden), "{error}");
+    }
+}
+
+#[test]
+fn an_endpoint_without_tls_is_this_machine_or_allowed() {
+    for (endpoint, is_used) in [
+        ("http://127.0.0.1:1", true),
+        ("http://[::1]:1", true),
+        ("http://localhost", true),
+        ("http://10.0.0.1:9000", false),
+        ("http://127.0.0.1.example", false),
+        ("http://user@10.0.0.1", false),
+        ("https://s3.example", true),
+        ("ftp://s3.example", false),
+    ] {
+        let connected = Objects::connect(location("bucket"), &access(endpoint));
+        assert_eq!(connected.is_ok(), is_used, "{endpoint}: {connected:?}");
+    }
+    let allowed = Access { allows_http: true, ..access("http://10.0.0.1:9000") };
+    assert!(Objects::connect(location("bucket"), &allowed).is_ok());
+}
