@@ -104,6 +104,7 @@ pub use flowcell_runtime::{
     export::ExportError,
     fact::{BlockReason, Resolution, RunEnd, Write},
     limits::MAX_COUNTED,
+    objects::Chosen,
     ports::{Counts, Filter, Group, LabelChange, MaybeStoreError, RunRow, Runs, Swept, Undeletable},
     rows,
     shared::{Offer, SharedRuns, StoreProcess},
@@ -124,7 +125,7 @@ pub use host::error::{Error, InputError, LoadError, StartError};
 pub use host::eval::{EvalError, Evaluated, MAX_EXPRESSION_BYTES};
 pub use host::loaded::{CheckedFlow, CheckedInput, LoadedFlow, UnknownNode};
 pub use host::retention::{DeleteError, LabelRunError, Removal};
-pub use host::stores::{open_shared_runs, open_whole_shared_store};
+pub use host::stores::{choose_blobs, open_shared_runs, open_whole_shared_store};
 pub use host::{Host, HostBuilder, agentic};
 pub use library::service::{FlowError, FlowService, StepLine};
 pub use library::versions::{self, FlowVersion, MoveError, NoVersion, RetryError};

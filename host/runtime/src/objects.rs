@@ -90,6 +90,8 @@ struct Inner {
     bucket: Box<dyn Bucket>,
     /// The time until which new files go into the database, because the object store is away.
     away_until: Mutex<Option<Instant>>,
+    /// The name of the store, until it is known that the objects belong to it.
+    unverified: Mutex<Option<String>>,
 }
 
 impl fmt::Debug for Objects {
@@ -101,7 +103,7 @@ impl fmt::Debug for Objects {
 impl Objects {
     /// Uses a bucket.
     pub fn new(location: Location, bucket: Box<dyn Bucket>) -> Objects {
-        Objects(Arc::new(Inner { location, bucket, away_until: Mutex::default() }))
+        Objects(Arc::new(Inner { location, bucket, away_until: Mutex::default(), unverified: Mutex::default() }))
     }
 
     /// Connects to an object store when it is needed. Fails if the settings cannot be used.
@@ -126,21 +128,40 @@ impl Objects {
     /// it. For a store that has used it before, an object store that is away is no error: its files cannot be read
     /// until it is back.
     pub(crate) fn claim(&self, store: &str, is_known: bool) -> Result<(), ObjectsError> {
+        match self.verify(store, is_known) {
+            Err(ObjectsError::Unusable(location, error)) if is_known && error.kind == BucketErrorKind::Away => {
+                tracing::warn!("{location} cannot be reached, so the files in it cannot be read: {error}");
+                *self.0.unverified.lock() = Some(store.to_owned());
+                Ok(())
+            }
+            verified => verified,
+        }
+    }
+
+    /// Checks that the objects belong to the store of this name, and marks them at the first time.
+    pub(crate) fn verify(&self, store: &str, is_known: bool) -> Result<(), ObjectsError> {
         let location = || self.0.location.clone();
         let mark = self.0.location.object(MARK);
-        let found = match self.mark(&mark, store, is_known) {
-            Ok(found) => found,
-            Err(error) if is_known && error.kind == BucketErrorKind::Away => {
-                tracing::warn!("{} cannot be reached, so the files in it cannot be read: {error}", self.0.location);
-                return Ok(());
-            }
-            Err(error) => return Err(ObjectsError::Unusable(location(), error)),
-        };
+        let found = self.mark(&mark, store, is_known).map_err(|error| ObjectsError::Unusable(location(), error))?;
         match found {
             Some(found) if found == store.as_bytes() => Ok(()),
             Some(_) => Err(ObjectsError::Taken(location())),
             None => Err(ObjectsError::Unknown(location(), mark)),
         }
+    }
+
+    /// Checks that the objects belong to the store, if the object store was away when the store was opened. Nothing is
+    /// written or removed before that: another server may have a bucket of the same name.
+    fn verify_late(&self) -> Result<(), BucketError> {
+        let mut unverified = self.0.unverified.lock();
+        if let Some(store) = &*unverified {
+            self.verify(store, true).map_err(|error| match error {
+                ObjectsError::Unusable(_, error) => error,
+                error => BucketError::refused(error.to_string()),
+            })?;
+            *unverified = None;
+        }
+        Ok(())
     }
 
     /// Reads the mark, and makes it first if it may be missing. A server that ignores conditions may have replaced it, so
@@ -175,7 +196,8 @@ impl Objects {
         }
         *away_until = None;
         drop(away_until);
-        let put = self.0.bucket.put(&self.0.location.of(tenant, name), bytes.to_vec());
+        let put = self.verify_late();
+        let put = put.and_then(|()| self.0.bucket.put(&self.0.location.of(tenant, name), bytes.to_vec()));
         put.inspect_err(|error| {
             *self.0.away_until.lock() = Some(Instant::now() + Duration::from_millis(OBJECT_AWAY_MS));
             let location = &self.0.location;
@@ -189,6 +211,7 @@ impl Objects {
     }
 
     fn begin_upload(&self, tenant: &Tenant, name: &str) -> Result<Box<dyn Upload>, BucketError> {
+        self.verify_late()?;
         self.0.bucket.begin(&self.0.location.of(tenant, name))
     }
 
@@ -226,7 +249,7 @@ impl Objects {
     /// Removes objects whose rows are gone. An object that stays only takes room, until a later sweep removes it.
     pub(crate) fn remove(&self, tenant: &Tenant, names: &[String]) {
         let objects: Vec<String> = names.iter().map(|name| self.0.location.of(tenant, name)).collect();
-        if let Err(error) = self.0.bucket.remove(&objects) {
+        if let Err(error) = self.verify_late().and_then(|()| self.0.bucket.remove(&objects)) {
             let location = &self.0.location;
             tracing::warn!("cannot remove {} files in {location}, which nothing refers to: {error}", objects.len());
         }
@@ -285,6 +308,7 @@ impl Objects {
     }
 
     fn list(&self, tenant: &Tenant) -> Result<Vec<String>, StoreError> {
+        self.verify_late().map_err(|error| self.unavailable("list", &error))?;
         let mut names = Vec::new();
         let folder = self.0.location.folder_of(tenant);
         let listed = self.0.bucket.list(&folder, &mut |object| {

@@ -71,7 +71,7 @@ use rusqlite::Connection;
 
 use crate::{
     file_lock::FileLock,
-    objects::{Objects, ObjectsError},
+    objects::{Chosen, ObjectsError},
     pieces::LargeFile,
     ports::StoreError,
 };
@@ -187,15 +187,11 @@ impl SqliteStore {
     /// Opens the store in a folder as its owner. Creates the folder and the store if they are missing. Fails if the
     /// store has its large files in an object store.
     pub fn open(folder: &Path, on_failure: OnFailure) -> Result<SqliteStore, OpenStoreError> {
-        SqliteStore::open_with(folder, on_failure, None)
+        SqliteStore::open_with(folder, on_failure, &Chosen::Exactly(None))
     }
 
     /// Opens the store in a folder as its owner, with the object store that has its large files from now on.
-    pub fn open_with(
-        folder: &Path,
-        on_failure: OnFailure,
-        objects: Option<&Objects>,
-    ) -> Result<SqliteStore, OpenStoreError> {
+    pub fn open_with(folder: &Path, on_failure: OnFailure, objects: &Chosen) -> Result<SqliteStore, OpenStoreError> {
         let unusable = |error: &dyn std::fmt::Display| OpenStoreError::Unusable {
             path: folder.to_owned(),
             error: error.to_string(),

@@ -7,7 +7,7 @@ use std::{
 
 use clap::{Args, Subcommand, ValueHint};
 use flowcell::{
-    BackupError, NewCopy, SqliteStore,
+    BackupError, Chosen, NewCopy, SqliteStore, choose_blobs,
     contract::host_files::is_store_file,
     open_whole_shared_store,
     rows::copy_and_check::{Amount, CopyError, CopyableStore, back_up, check, copy},
@@ -46,6 +46,9 @@ pub(crate) struct CopyArgs {
     /// The empty destination store
     #[arg(value_parser = named_store)]
     to: String,
+    /// Store the files of the destination that are larger than 1 MiB in this object store: `s3://BUCKET/PREFIX`
+    #[arg(long, value_name = "URL", env = "FLOWCELL_BLOBS")]
+    blobs: Option<String>,
 }
 
 /// Arguments of `flowcell store backup`.
@@ -62,7 +65,7 @@ pub(super) fn execute(command: &StoreCommand, terminal: Terminal) -> Result<Exit
     let say = |text: &str| terminal.say(&terminal.paint().faint(text));
     match command {
         StoreCommand::Migrate(store) => {
-            open(store.place()?)?;
+            open(store.place()?, Chosen::Remembered)?;
             say("the tables of the store are up to date");
         }
         StoreCommand::Check(store) => {
@@ -78,7 +81,8 @@ pub(super) fn execute(command: &StoreCommand, terminal: Terminal) -> Result<Exit
                     .hint("a database server reuses and reclaims the space of its tables by itself"));
             };
             store.place()?.require_store()?;
-            let store = SqliteStore::open(folder, stop_process).map_err(flowcell::Error::Store)?;
+            let store =
+                SqliteStore::open_with(folder, stop_process, &Chosen::Remembered).map_err(flowcell::Error::Store)?;
             let compacted = store.compact().map_err(|error| {
                 failed(&error).hint("a compaction needs free room of up to twice the data; nothing has changed")
             })?;
@@ -86,7 +90,7 @@ pub(super) fn execute(command: &StoreCommand, terminal: Terminal) -> Result<Exit
         }
         StoreCommand::Copy(args) => {
             let from = open_existing(StoreLocation::named(&args.from))?;
-            let to = open(StoreLocation::named(&args.to))?;
+            let to = open(StoreLocation::named(&args.to), choose_blobs(args.blobs.as_deref())?)?;
             put_json(&copy(&*from, &*to).map_err(copy_failed)?)?;
         }
         StoreCommand::Backup(BackupArgs { to, store }) => {
@@ -145,7 +149,7 @@ fn back_up_folder(folder: &Path, to: &Path) -> Result<BackedUp, CliError> {
 
 /// Backs up the store on a server. Other processes may use it.
 fn back_up_server(url: &str, to: &Path) -> Result<BackedUp, CliError> {
-    let from = open_whole_shared_store(url)?;
+    let from = open_whole_shared_store(url, Chosen::Remembered)?;
     let copy = NewCopy::begin(to).map_err(backup_failed)?;
     let amount = {
         let into = SqliteStore::open(copy.folder(), stop_process).map_err(flowcell::Error::Store)?;
@@ -217,12 +221,12 @@ fn in_memory() -> CliError {
     CliError::wrong("a store in memory needs no maintenance")
 }
 
-fn open(place: StoreLocation<'_>) -> Result<Box<dyn CopyableStore>, CliError> {
+fn open(place: StoreLocation<'_>, blobs: Chosen) -> Result<Box<dyn CopyableStore>, CliError> {
     Ok(match place {
         StoreLocation::Folder(folder) => {
-            Box::new(SqliteStore::open(folder, stop_process).map_err(flowcell::Error::Store)?)
+            Box::new(SqliteStore::open_with(folder, stop_process, &blobs).map_err(flowcell::Error::Store)?)
         }
-        StoreLocation::Server(url) => open_whole_shared_store(url)?,
+        StoreLocation::Server(url) => open_whole_shared_store(url, blobs)?,
         StoreLocation::Memory => return Err(in_memory()),
     })
 }
@@ -230,7 +234,7 @@ fn open(place: StoreLocation<'_>) -> Result<Box<dyn CopyableStore>, CliError> {
 /// Opens a store. Fails if the folder has none.
 fn open_existing(place: StoreLocation<'_>) -> Result<Box<dyn CopyableStore>, CliError> {
     place.require_store()?;
-    open(place)
+    open(place, Chosen::Remembered)
 }
 
 /// Parses the name of a store: a folder, or the URL of a database server.

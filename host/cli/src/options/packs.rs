@@ -47,6 +47,10 @@ pub(crate) struct PackArgs {
     /// A folder of files that nodes may read and write if their flow grants it
     #[arg(long, value_name = "DIR", env = "FLOWCELL_FILES", value_hint = ValueHint::DirPath)]
     files: Option<PathBuf>,
+    /// Store the files that are larger than 1 MiB in this object store: `s3://BUCKET/PREFIX`; the credentials are in the
+    /// variables `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`
+    #[arg(long, value_name = "URL", env = "FLOWCELL_BLOBS")]
+    blobs: Option<String>,
     /// The largest file that a node may send or receive over HTTP, in MiB: 32 to 4096 [default: 32]
     #[arg(long, value_name = "MIB", env = "FLOWCELL_MAX_HTTP_FILE", value_parser = clap::value_parser!(u64).range(32..=4096))]
     max_http_file: Option<u64>,
@@ -157,7 +161,7 @@ impl PackArgs {
         waits: bool,
     ) -> Result<Host, CliError> {
         let builder = store.place()?.set_store(watch.with_collector(self.builder()));
-        Ok(warn_if_restored(server.add_to(builder, waits).build()?))
+        Ok(warn_if_restored(server.add_to(builder.blobs(self.blobs.as_deref(), true), waits).build()?))
     }
 
     pub(crate) fn host_at(&self, place: StoreLocation<'_>) -> Result<Host, flowcell::Error> {
@@ -252,7 +256,7 @@ impl PackArgs {
 
     pub(crate) fn builder(&self) -> HostBuilder {
         let mut builder = self.node_limits.add_to(self.types()).allow_private(self.allow_private.iter().cloned());
-        builder = builder.simulate(Simulate::of(&self.simulate));
+        builder = builder.simulate(Simulate::of(&self.simulate)).blobs(self.blobs.as_deref(), false);
         if let Some(folder) = &self.files {
             builder = builder.files(folder);
         }

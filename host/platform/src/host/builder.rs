@@ -34,7 +34,7 @@ use super::{
     known_pack::KnownPack,
     node_types::NodeTypes,
     pack_sources::{OperatorFile, PackSources},
-    stores::{ServerPlace, StorePlace, Stores},
+    stores::{FilesPlace, ServerPlace, StorePlace, Stores},
     watched::Watched,
 };
 use crate::{
@@ -74,6 +74,7 @@ pub struct HostBuilder {
     granted: GrantedLimits,
     profiles: bool,
     place: StorePlace,
+    files_place: FilesPlace,
     egress: EgressPolicy,
     capabilities: Vec<(Arc<str>, Arc<dyn Capability>)>,
     files: Option<PathBuf>,
@@ -221,6 +222,13 @@ impl HostBuilder {
         self
     }
 
+    /// Stores files of more than 1 MiB in the object store `s3://BUCKET/PREFIX`, with the credentials of the environment.
+    /// Default: the object store that the store of runs has used before; with `is_exact`, such a store is refused.
+    pub fn blobs(mut self, address: Option<&str>, is_exact: bool) -> HostBuilder {
+        self.files_place = FilesPlace { address: address.map(str::to_owned), is_exact };
+        self
+    }
+
     /// Lets nodes reach these private addresses, if their flow grants it.
     pub fn allow_private(mut self, addresses: impl IntoIterator<Item = AddressRange>) -> HostBuilder {
         self.egress.allow_private.extend(addresses);
@@ -323,8 +331,9 @@ impl HostBuilder {
             None => self.place.key_place(),
         };
         let looks_again = matches!(&self.place, StorePlace::Server(place) if place.start_patience.is_some());
+        let of_files = self.files_place.choose(&self.place)?;
         let Stores { journal, state, blobs, leases, cache, sessions, documents, inbox, sweep, erase, store, shared } =
-            Stores::open(std::mem::take(&mut self.place))?;
+            Stores::open(std::mem::take(&mut self.place), of_files)?;
         let timers: Arc<dyn Timers> = Arc::new(SystemTimers::default());
         let files = self.files.clone();
         let metrics = Metrics::default();

@@ -5,7 +5,7 @@ use std::{fmt, io, path::PathBuf};
 use flowcell_contract::{Tenant, code};
 use flowcell_engine::{PackError, PackErrorKind};
 use flowcell_flow::{Diagnostic, Location, Severity, Source};
-use flowcell_runtime::{OpenError, sqlite::OpenStoreError};
+use flowcell_runtime::{OpenError, objects::ObjectsError, sqlite::OpenStoreError};
 use flowcell_schema::TooCostly;
 
 use crate::{operate::quota::QuotaError, packs::InstallError};
@@ -48,6 +48,9 @@ pub enum Error {
     /// The server of the shared store does not answer.
     #[error("cannot use the shared store: {0}")]
     Unreachable(Box<dyn std::error::Error + Send + Sync>),
+    /// The object store for files cannot be used.
+    #[error("{0}")]
+    Blobs(ObjectsError),
     /// The operator's collector cannot be set up.
     #[error("cannot send telemetry to the collector")]
     Telemetry(#[source] Box<dyn std::error::Error + Send + Sync>),

@@ -16,6 +16,7 @@ use std::{
 
 use flowcell_runtime::{
     memory::{LocalLeases, MemoryBlobs, MemoryCache, MemoryDocuments, MemoryJournal, MemoryState},
+    objects::{Access, Chosen, Location, Objects, ObjectsError},
     ports::{Blobs, CacheStore, DocumentStore, Erase, Inbox, Journal, Leases, Sessions, StateStore, Sweep},
     rows::copy_and_check::CopyableStore,
     shared::SharedRuns,
@@ -33,9 +34,19 @@ pub fn open_shared_runs(url: &str) -> Result<Box<dyn SharedRuns>, Error> {
     server::open_runs(url)
 }
 
-/// Opens the shared store at a URL for checks and copies of the whole store.
-pub fn open_whole_shared_store(url: &str) -> Result<Box<dyn CopyableStore>, Error> {
-    server::open_whole(url)
+/// Opens the shared store at a URL for checks and copies of the whole store, with the object store that has its files.
+pub fn open_whole_shared_store(url: &str, blobs: Chosen) -> Result<Box<dyn CopyableStore>, Error> {
+    server::open_whole(url, blobs)
+}
+
+/// Connects to the object store at an address such as `s3://BUCKET/PREFIX`, by the variables of the environment whose
+/// names begin with `AWS_`. Without an address, it is the one that the store remembers.
+pub fn choose_blobs(address: Option<&str>) -> Result<Chosen, Error> {
+    let Some(address) = address.filter(|address| !address.is_empty()) else { return Ok(Chosen::Remembered) };
+    let wrong = |error: &dyn std::fmt::Display| Error::Blobs(ObjectsError::Access(error.to_string()));
+    let location = Location::parse(address).map_err(|error| wrong(&error))?;
+    let access = Access::read(|name| std::env::var(name).ok()).map_err(|error| wrong(&error))?;
+    Ok(Chosen::Exactly(Some(Objects::connect(location, &access).map_err(Error::Blobs)?)))
 }
 
 /// The place of the store.
@@ -73,6 +84,28 @@ impl StorePlace {
     }
 }
 
+/// The object store for the files of a store of runs.
+#[derive(Default)]
+pub(super) struct FilesPlace {
+    /// The address, `s3://BUCKET/PREFIX`.
+    pub(super) address: Option<String>,
+    /// Whether a store of runs that has used an object store is refused without an address.
+    pub(super) is_exact: bool,
+}
+
+impl FilesPlace {
+    /// Returns the object store with which a process opens a store of runs.
+    pub(super) fn choose(&self, place: &StorePlace) -> Result<Chosen, Error> {
+        if matches!(place, StorePlace::Memory | StorePlace::Beside(_)) {
+            return Ok(Chosen::Remembered);
+        }
+        match choose_blobs(self.address.as_deref())? {
+            Chosen::Remembered if self.is_exact => Ok(Chosen::Exactly(None)),
+            chosen => Ok(chosen),
+        }
+    }
+}
+
 /// An open store: its parts, each behind a trait of `flowcell_runtime::ports`.
 pub(super) struct Stores {
     pub(super) journal: Arc<dyn Journal>,
@@ -90,7 +123,8 @@ pub(super) struct Stores {
 }
 
 impl Stores {
-    pub(super) fn open(place: StorePlace) -> Result<Stores, Error> {
+    /// Opens a store, with the object store that has its files.
+    pub(super) fn open(place: StorePlace, files: Chosen) -> Result<Stores, Error> {
         let journal = Arc::new(MemoryJournal::default());
         let memory = Stores {
             journal: journal.clone(),
@@ -112,13 +146,13 @@ impl Stores {
                 let (journal, sessions, documents) = (reader.clone(), reader.clone(), reader.clone());
                 Stores { journal, sessions, documents, blobs: Arc::new(MemoryBlobs::over(reader)), ..memory }
             }
-            StorePlace::Folder(folder) => Stores::open_folder(&folder, memory)?,
-            StorePlace::Server(place) => server::open(place)?,
+            StorePlace::Folder(folder) => Stores::open_folder(&folder, &files, memory)?,
+            StorePlace::Server(place) => server::open(place, files)?,
         })
     }
 
-    fn open_folder(folder: &Path, memory: Stores) -> Result<Stores, Error> {
-        let store = Arc::new(SqliteStore::open(folder, stop_process).map_err(Error::Store)?);
+    fn open_folder(folder: &Path, files: &Chosen, memory: Stores) -> Result<Stores, Error> {
+        let store = Arc::new(SqliteStore::open_with(folder, stop_process, files).map_err(Error::Store)?);
         if std::env::var_os(HOLD_BACK).is_some() {
             store.hold_back();
         }

@@ -24,15 +24,17 @@ pub(crate) enum Place {
     Beside,
     /// An object store that was named when the store was opened.
     Given(Objects),
-    /// The object store that the store remembers.
-    Remembered(Location, Arc<OnceLock<Objects>>),
+    /// The object store that the store of a name remembers.
+    Remembered { location: Location, store: String, connected: Arc<OnceLock<Objects>> },
 }
 
 impl Place {
-    /// Returns the place that a store remembers by its address.
-    pub(crate) fn remembered(known: Option<&str>) -> Place {
-        let known = known.and_then(|known| Location::parse(known).ok());
-        known.map_or(Place::Beside, |location| Place::Remembered(location, Arc::default()))
+    /// Returns the place that the store of a name remembers by its address.
+    pub(crate) fn remembered(store: String, known: Option<&str>) -> Place {
+        match known.and_then(|known| Location::parse(known).ok()) {
+            Some(location) => Place::Remembered { location, store, connected: Arc::default() },
+            None => Place::Beside,
+        }
     }
 
     /// Returns the object store for new files, if they do not lie beside the rows.
@@ -44,15 +46,19 @@ impl Place {
     pub(crate) fn objects(&self) -> Result<Objects, Failure> {
         match self {
             Place::Given(objects) => Ok(objects.clone()),
-            Place::Remembered(location, connected) => {
+            Place::Remembered { location, store, connected } => {
                 if let Some(objects) = connected.get() {
                     return Ok(objects.clone());
                 }
                 let access = Access::read(|name| std::env::var(name).ok()).map_err(ObjectsError::Access);
                 let objects = access.and_then(|access| Objects::connect(location.clone(), &access));
-                let objects = objects.map_err(|error| {
+                let verified = objects.and_then(|objects| objects.verify(store, true).map(|()| objects));
+                let objects = verified.map_err(|error| {
                     let message = format!("the files of the store are in {location}: {error}");
-                    Failure::new(code::STORE_FAILED, message)
+                    match error {
+                        ObjectsError::Unusable(..) => Failure::retryable(code::STORE_FAILED, message),
+                        _ => Failure::new(code::STORE_FAILED, message),
+                    }
                 })?;
                 Ok(connected.get_or_init(|| objects).clone())
             }

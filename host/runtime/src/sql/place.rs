@@ -10,7 +10,7 @@ use crate::objects::{Chosen, Objects, ObjectsError, Place, check_place};
 pub(super) async fn claim(connection: &mut Connection, chosen: &Chosen) -> Result<Place, OpenSharedStoreError> {
     let (name, known) = known(connection).await?;
     let given = match chosen {
-        Chosen::Remembered => return Ok(Place::remembered(known.as_deref())),
+        Chosen::Remembered => return Ok(Place::remembered(name, known.as_deref())),
         Chosen::Exactly(given) => given.as_ref(),
     };
     let is_known = check_place(known.as_deref(), given)?;

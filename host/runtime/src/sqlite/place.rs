@@ -2,16 +2,21 @@
 
 use rusqlite::{Connection, params};
 
-use crate::objects::{Objects, ObjectsError, Place, check_place};
+use crate::objects::{Chosen, ObjectsError, Place, check_place};
 
 /// Returns the place that the store remembers.
 pub(super) fn remembered(connection: &Connection) -> Result<Place, rusqlite::Error> {
-    Ok(Place::remembered(known(connection)?.1.as_deref()))
+    let (name, known) = known(connection)?;
+    Ok(Place::remembered(name, known.as_deref()))
 }
 
-/// Checks the place that was named when the store was opened, and remembers it.
-pub(super) fn claim(connection: &Connection, given: Option<&Objects>) -> Result<Place, ClaimError> {
+/// Checks the place with which the store is opened, and remembers it.
+pub(super) fn claim(connection: &Connection, chosen: &Chosen) -> Result<Place, ClaimError> {
     let (name, known) = known(connection)?;
+    let given = match chosen {
+        Chosen::Remembered => return Ok(Place::remembered(name, known.as_deref())),
+        Chosen::Exactly(given) => given.as_ref(),
+    };
     let is_known = check_place(known.as_deref(), given)?;
     let Some(objects) = given else { return Ok(Place::Beside) };
     objects.claim(&name, is_known)?;

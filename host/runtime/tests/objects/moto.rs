@@ -15,7 +15,7 @@ use std::{
 use flowcell_contract::BlobWriter;
 use flowcell_runtime::{
     limits::OBJECT_PART_BYTES,
-    objects::{Access, Location, Objects},
+    objects::{Access, Chosen, Location, Objects},
     sqlite::{SqliteStore, stop_process},
 };
 
@@ -154,7 +154,10 @@ fn a_missing_bucket_is_refused() {
     let Some(moto) = moto() else { return };
     let folder = tempfile::tempdir().unwrap();
     let objects = moto.objects("nowhere");
-    let error = SqliteStore::open_with(folder.path(), stop_process, Some(&objects)).err().unwrap().to_string();
+    let error = SqliteStore::open_with(folder.path(), stop_process, &Chosen::Exactly(Some(objects.clone())))
+        .err()
+        .unwrap()
+        .to_string();
     assert!(error.contains("cannot use s3://nowhere/pre/fix: NoSuchBucket"), "{error}");
 }
 
@@ -183,7 +186,10 @@ fn no_message_has_the_credentials() {
     });
     let objects = Objects::connect(location("bucket"), &access(&format!("http://127.0.0.1:{port}"))).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let error = SqliteStore::open_with(folder.path(), stop_process, Some(&objects)).err().unwrap().to_string();
+    let error = SqliteStore::open_with(folder.path(), stop_process, &Chosen::Exactly(Some(objects.clone())))
+        .err()
+        .unwrap()
+        .to_string();
     assert!(error.contains("RequestTimeTooSkewed: The difference between"), "{error}");
     let served = served.lock().unwrap().join("\n");
     assert!(

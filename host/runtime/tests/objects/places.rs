@@ -13,7 +13,8 @@ use crate::stores::backend::Backend;
 fn refused(backend: &Backend, given: Option<Objects>) -> String {
     match backend {
         Backend::Folder(folder) => {
-            SqliteStore::open_with(folder.path(), stop_process, given.as_ref()).err().unwrap().to_string()
+            let chosen = Chosen::Exactly(given);
+            SqliteStore::open_with(folder.path(), stop_process, &chosen).err().unwrap().to_string()
         }
         Backend::Server(server, database) => {
             let options = Options { objects: Chosen::Exactly(given), ..Options::default() };
@@ -58,6 +59,15 @@ pub(super) fn a_store_remembers_where_its_files_are(backend: &Backend) {
         _ => drop(backend.open_with(Options { objects: Chosen::Remembered, ..Options::default() })),
     }
     assert!(all(&*open(backend, &bucket).blobs, &blob) == content(2 << 20, 1));
+    // A place that was away at the start is examined before anything is written to it.
+    let other = Memory::default();
+    other.set_away(true);
+    let store = open(backend, &other);
+    other.set_away(false);
+    write(&store, &content(2 << 20, 2));
+    store.settle();
+    assert!(store.sweep.sweep(&super::tenant()).is_err());
+    assert_eq!(other.names(), Vec::<String>::new());
 }
 
 pub(super) fn a_place_belongs_to_one_store(backend: &Backend) {

@@ -6,7 +6,6 @@ use flowcell_contract::{RunId, Tenant};
 use flowcell_runtime::{
     RunStatus, World,
     memory::{LocalLeases, MemoryBlobs, MemoryCache, MemoryDocuments, MemoryJournal, MemoryState},
-    objects::Chosen,
     ports::{
         Blobs, CacheStore, DocumentStore, Entry, Journal, LabelChange, Lease, Leases, RelabelError, Removed, Removing,
         Runs, Sessions, StateStore, StoreError, StoredStatus, Sweep, Swept, Undeletable,
@@ -85,8 +84,8 @@ impl Backend {
                 }
             }
             Backend::Folder(folder) => {
-                let objects = if let Chosen::Exactly(given) = &options.objects { given.as_ref() } else { None };
-                let store = Arc::new(SqliteStore::open_with(folder.path(), stop_process, objects).unwrap());
+                let store = SqliteStore::open_with(folder.path(), stop_process, &options.objects);
+                let store = Arc::new(store.unwrap());
                 Store {
                     journal: store.clone(),
                     state: store.clone(),

@@ -1,6 +1,6 @@
 //! Refuses stores on a server, in a build without the feature `shared-stores`.
 
-use flowcell_runtime::{rows::copy_and_check::CopyableStore, shared::SharedRuns};
+use flowcell_runtime::{objects::Chosen, rows::copy_and_check::CopyableStore, shared::SharedRuns};
 
 use super::{ServerPlace, Stores};
 use crate::host::error::Error;
@@ -13,7 +13,7 @@ use crate::host::error::Error;
 )]
 struct FeatureMissing;
 
-pub(super) fn open(_: ServerPlace) -> Result<Stores, Error> {
+pub(super) fn open(_: ServerPlace, _: Chosen) -> Result<Stores, Error> {
     Err(missing())
 }
 
@@ -21,7 +21,7 @@ pub(super) fn open_runs(_: &str) -> Result<Box<dyn SharedRuns>, Error> {
     Err(missing())
 }
 
-pub(super) fn open_whole(_: &str) -> Result<Box<dyn CopyableStore>, Error> {
+pub(super) fn open_whole(_: &str, _: Chosen) -> Result<Box<dyn CopyableStore>, Error> {
     Err(missing())
 }
 
