@@ -257,13 +257,6 @@ async fn read(connection: &mut Connection, tenant: &Tenant, hash: &str) -> Resul
     connection.row(sql, args![tenant.as_str(), hash]).await?.map(|row| row.bytes(0)).transpose()
 }
 
-/// Stores a blob. `hash` is the SHA-256 of the bytes, in hexadecimal.
-pub(super) fn keep(store: &SharedStore, tenant: &Tenant, hash: &Arc<str>, bytes: Arc<[u8]>, mime: &str) {
-    store.shared.visible().blobs.insert((tenant.clone(), hash.clone()), bytes.clone());
-    let blob = Item::Blob { tenant: tenant.clone(), hash: hash.clone(), bytes, mime: mime.into() };
-    store.shared.queue.push(blob);
-}
-
 /// A content in the database, as its row describes it.
 enum Found {
     Bytes(Vec<u8>),
@@ -292,58 +285,60 @@ async fn find(
     }))
 }
 
-impl SharedStore {
-    /// Reads a content that is durable. `read` reads a part of an object, `None` if it is missing. The row of an object
-    /// that is missing is read again, because a sweep or a value of a run may have replaced it meanwhile.
-    fn durable(
-        &self,
-        (tenant, hash): (&Tenant, &Arc<str>),
-        part: Option<(u64, u64)>,
-        read: impl Fn(&LargeFile) -> Result<Option<Vec<u8>>, Failure>,
-    ) -> Result<Option<Vec<u8>>, Failure> {
-        let mut missing: Option<Arc<str>> = None;
-        loop {
-            let key = (tenant.clone(), hash.clone());
-            let found =
-                self.worker.read(async move |connection| find(connection, (key.0.as_str(), &key.1), part).await)?;
-            let file = match found {
-                None => return Ok(None),
-                Some(Found::Bytes(bytes)) => return Ok(Some(bytes)),
-                Some(Found::Object(file)) => file,
-            };
-            if missing.is_some() && missing == file.object {
-                let message = format!("the file {hash} is missing in the object store");
-                return Err(Failure::new(code::STORE_FAILED, message));
-            }
-            if let Some(bytes) = read(&file)? {
-                return Ok(Some(bytes));
-            }
-            missing = file.object;
+/// Reads a content that is durable. `read` reads a part of an object, `None` if it is missing. The row of an object
+/// that is missing is read again, because a sweep or a value of a run may have replaced it meanwhile.
+fn durable(
+    store: &SharedStore,
+    (tenant, hash): (&Tenant, &Arc<str>),
+    part: Option<(u64, u64)>,
+    read: impl Fn(&LargeFile) -> Result<Option<Vec<u8>>, Failure>,
+) -> Result<Option<Vec<u8>>, Failure> {
+    let mut missing: Option<Arc<str>> = None;
+    loop {
+        let key = (tenant.clone(), hash.clone());
+        let found =
+            store.worker.read(async move |connection| find(connection, (key.0.as_str(), &key.1), part).await)?;
+        let file = match found {
+            None => return Ok(None),
+            Some(Found::Bytes(bytes)) => return Ok(Some(bytes)),
+            Some(Found::Object(file)) => file,
+        };
+        if missing.is_some() && missing == file.object {
+            let message = format!("the file {hash} is missing in the object store");
+            return Err(Failure::new(code::STORE_FAILED, message));
         }
-    }
-
-    fn read_object(
-        &self,
-        (tenant, hash): (&Tenant, &str),
-        file: &LargeFile,
-        offset: u64,
-        length: usize,
-    ) -> Result<Option<Vec<u8>>, Failure> {
-        self.shared.place.objects()?.read((tenant, hash), file, offset, length)
-    }
-
-    fn read_whole(&self, (tenant, hash): (&Tenant, &str), file: &LargeFile) -> Result<Option<Vec<u8>>, Failure> {
-        match usize::try_from(file.size) {
-            Ok(size) if size <= MAX_WHOLE_BYTES => self.read_object((tenant, hash), file, 0, size),
-            _ => Err(too_large_for_memory(file.size)),
+        if let Some(bytes) = read(&file)? {
+            return Ok(Some(bytes));
         }
+        missing = file.object;
     }
+}
 
-    fn seen(&self, key: &(Tenant, Arc<str>)) -> Option<Seen> {
-        let visible = self.shared.visible();
-        let bytes = visible.blobs.get(key).cloned().map(Seen::Bytes);
-        bytes.or_else(|| visible.objects.get(key).cloned().map(Seen::Object))
+fn read_object(
+    store: &SharedStore,
+    (tenant, hash): (&Tenant, &str),
+    file: &LargeFile,
+    offset: u64,
+    length: usize,
+) -> Result<Option<Vec<u8>>, Failure> {
+    store.shared.place.objects()?.read((tenant, hash), file, offset, length)
+}
+
+fn read_whole(
+    store: &SharedStore,
+    (tenant, hash): (&Tenant, &str),
+    file: &LargeFile,
+) -> Result<Option<Vec<u8>>, Failure> {
+    match usize::try_from(file.size) {
+        Ok(size) if size <= MAX_WHOLE_BYTES => read_object(store, (tenant, hash), file, 0, size),
+        _ => Err(too_large_for_memory(file.size)),
     }
+}
+
+fn seen(store: &SharedStore, key: &(Tenant, Arc<str>)) -> Option<Seen> {
+    let visible = store.shared.visible();
+    let bytes = visible.blobs.get(key).cloned().map(Seen::Bytes);
+    bytes.or_else(|| visible.objects.get(key).cloned().map(Seen::Object))
 }
 
 /// A content that is not durable yet.
@@ -364,7 +359,7 @@ impl Blobs for SharedStore {
     fn put(&self, tenant: &Tenant, bytes: Arc<[u8]>, mime: &str) -> BlobRef {
         let blob = blob_ref(&bytes, mime);
         if !upload::put(self, tenant, &blob, &bytes) {
-            keep(self, tenant, &blob.file_id, bytes, mime);
+            upload::keep(self, tenant, &blob.file_id, bytes, mime);
         }
         blob
     }
@@ -372,17 +367,17 @@ impl Blobs for SharedStore {
     fn get(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<Arc<[u8]>>, Failure> {
         let key = (tenant.clone(), blob.file_id.clone());
         let of = (tenant, &*blob.file_id);
-        let bytes = match self.seen(&key) {
+        let bytes = match seen(self, &key) {
             Some(Seen::Bytes(bytes)) => return Ok(Some(bytes)),
-            Some(Seen::Object(file)) => present(self.read_whole(of, &file)?, of.1)?,
-            None => self.durable((tenant, &blob.file_id), None, |file| self.read_whole(of, file))?,
+            Some(Seen::Object(file)) => present(read_whole(self, of, &file)?, of.1)?,
+            None => durable(self, (tenant, &blob.file_id), None, |file| read_whole(self, of, file))?,
         };
         Ok(bytes.map(Arc::from))
     }
 
     fn size(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<u64>, Failure> {
         let key = (tenant.clone(), blob.file_id.clone());
-        match self.seen(&key) {
+        match seen(self, &key) {
             Some(Seen::Bytes(bytes)) => return Ok(Some(bytes.len() as u64)),
             Some(Seen::Object(file)) => return Ok(Some(file.size)),
             None => {}
@@ -403,11 +398,11 @@ impl Blobs for SharedStore {
     ) -> Result<Option<Vec<u8>>, Failure> {
         let length = length.min(MAX_WHOLE_BYTES);
         let of = (tenant, &*blob.file_id);
-        match self.seen(&(tenant.clone(), blob.file_id.clone())) {
+        match seen(self, &(tenant.clone(), blob.file_id.clone())) {
             Some(Seen::Bytes(bytes)) => Ok(Some(part(&bytes, offset, length).to_vec())),
-            Some(Seen::Object(file)) => present(self.read_object(of, &file, offset, length)?, of.1),
-            None => self.durable((tenant, &blob.file_id), Some((offset, length as u64)), |file| {
-                self.read_object(of, file, offset, length)
+            Some(Seen::Object(file)) => present(read_object(self, of, &file, offset, length)?, of.1),
+            None => durable(self, (tenant, &blob.file_id), Some((offset, length as u64)), |file| {
+                read_object(self, of, file, offset, length)
             }),
         }
     }

@@ -5,11 +5,12 @@ use std::{sync::Arc, time::Duration};
 use flowcell_contract::{RunId, Tenant};
 
 use super::{
-    Shared, SharedStore, blobs,
+    Shared, SharedStore,
     claims::{Key, TreeLease},
     heartbeat, inbox,
     outage::Blocked,
     queue::{Item, Turn},
+    upload,
 };
 use crate::{
     ports::{LabelChange, Lease, Leases, RelabelError, StoreError},
@@ -66,7 +67,7 @@ impl SharedRuns for SharedStore {
     }
 
     fn keep(&self, tenant: &Tenant, hash: &Arc<str>, bytes: Arc<[u8]>, mime: &str) {
-        blobs::keep(self, tenant, hash, bytes, mime);
+        upload::keep(self, tenant, hash, bytes, mime);
     }
 
     fn retire(&self) {

@@ -9,7 +9,7 @@ use std::{collections::HashSet, sync::Arc};
 use flowcell_contract::{BlobRef, BlobWriter, Blobs, Failure, MAX_WHOLE_BYTES, Tenant, code};
 
 use super::{
-    SharedStore, blobs,
+    SharedStore,
     connection::{Connection, SqlError, args},
     queue::Item,
 };
@@ -37,6 +37,13 @@ pub(super) fn put(store: &SharedStore, tenant: &Tenant, blob: &BlobRef, bytes: &
     let Ok(file) = objects.put(tenant, now, bytes) else { return false };
     store.keep_object(tenant, blob.file_id.clone(), file, &blob.mime);
     true
+}
+
+/// Stores a blob. `hash` is the SHA-256 of the bytes, in hexadecimal.
+pub(super) fn keep(store: &SharedStore, tenant: &Tenant, hash: &Arc<str>, bytes: Arc<[u8]>, mime: &str) {
+    store.shared.visible().blobs.insert((tenant.clone(), hash.clone()), bytes.clone());
+    let blob = Item::Blob { tenant: tenant.clone(), hash: hash.clone(), bytes, mime: mime.into() };
+    store.shared.queue.push(blob);
 }
 
 /// Begins a file of a store.
@@ -95,7 +102,7 @@ impl BlobWriter for ObjectWriter {
         match draft.finish(|hash| Ok(store.renew(&tenant, hash)?.0))? {
             Finished::Small(bytes) => {
                 let blob = blob_ref(&bytes, mime);
-                blobs::keep(&store, &tenant, &blob.file_id, bytes.into(), mime);
+                keep(&store, &tenant, &blob.file_id, bytes.into(), mime);
                 Ok(blob)
             }
             Finished::Known { hash, size } => Ok(BlobRef { file_id: hash, size, mime: mime.into() }),

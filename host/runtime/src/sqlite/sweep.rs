@@ -14,7 +14,7 @@ use std::{
 use flowcell_contract::{RunId, Tenant};
 use rusqlite::{Connection, OptionalExtension, params, types::ValueRef};
 
-use super::{SqliteStore, queue::Item, search, unit_index};
+use super::{SqliteStore, queue::Item, search, unit_index, upload};
 use crate::{
     limits::SPARED_MS,
     ports::{Removed, Removing, StoreError, Sweep, Swept, Undeletable, hashes},
@@ -32,7 +32,7 @@ impl Sweep for SqliteStore {
         let (answer, answered) = mpsc::channel();
         self.queue.push(Item::Sweep { tenant: tenant.clone(), answer });
         let rows = answered.recv().map_err(|_| StoreError::unavailable("the store accepts no more writes"))?;
-        self.remove_objects(tenant, &rows.objects)?;
+        upload::remove_objects(self, tenant, &rows.objects)?;
         Ok(rows.swept)
     }
 }

@@ -15,6 +15,7 @@ use rusqlite::params;
 
 use super::SqliteStore;
 use crate::{
+    blocking::blocking,
     limits::{MAX_ROW_FILE_BYTES, SPARED_MS},
     objects::{Draft, Finished, Objects},
     pieces::LargeFile,
@@ -36,17 +37,17 @@ fn now() -> u64 {
 /// whether it has done so.
 pub(super) fn put(store: &SqliteStore, tenant: &Tenant, blob: &BlobRef, bytes: &[u8]) -> bool {
     let Some(objects) = store.large.place.for_new().filter(|_| bytes.len() > MAX_ROW_FILE_BYTES) else { return false };
-    if store.is_erased(tenant) {
+    if is_erased(store, tenant) {
         return false;
     }
-    match store.has(tenant, &blob.file_id) {
+    match has(store, tenant, &blob.file_id) {
         Ok(true) => return true,
         Ok(false) => {}
         Err(_) => return false,
     }
     // The object store has written its error to the log.
     let Ok(file) = objects.put(tenant, now(), bytes) else { return false };
-    store.keep_object(&objects, tenant, blob.file_id.clone(), file, &blob.mime).is_ok()
+    keep_object(store, &objects, tenant, blob.file_id.clone(), file, &blob.mime).is_ok()
 }
 
 /// Begins a file of a store.
@@ -55,7 +56,7 @@ pub(super) fn writer(
     objects: &Objects,
     tenant: &Tenant,
 ) -> Result<Box<dyn BlobWriter>, Failure> {
-    if store.is_erased(tenant) {
+    if is_erased(store, tenant) {
         return Err(removed(tenant));
     }
     let draft = objects.begin(tenant, now());
@@ -81,7 +82,7 @@ impl BlobWriter for Writer {
     fn finish(self: Box<Self>, mime: &str) -> Result<BlobRef, Failure> {
         let Writer { store, draft } = *self;
         let (tenant, objects) = (draft.tenant().clone(), draft.objects().clone());
-        let is_known = |hash: &Arc<str>| Ok(store.has(&tenant, hash)?);
+        let is_known = |hash: &Arc<str>| Ok(has(&store, &tenant, hash)?);
         match draft.finish(is_known)? {
             Finished::Small(bytes) => {
                 let blob = crate::ports::blob_ref(&bytes, mime);
@@ -89,7 +90,7 @@ impl BlobWriter for Writer {
                 Ok(blob)
             }
             Finished::Known { hash, size } => Ok(BlobRef { file_id: hash, size, mime: mime.into() }),
-            Finished::Object { hash, row } => store.keep_object(&objects, &tenant, hash, row, mime),
+            Finished::Object { hash, row } => keep_object(&store, &objects, &tenant, hash, row, mime),
         }
     }
 }
@@ -98,56 +99,54 @@ impl BlobWriter for Writer {
 pub(super) fn take_large(store: &SqliteStore, blob: &KeptBlob, read: &mut ReadPiece<'_>) -> Result<(), StoreError> {
     let Some(objects) = store.large.place.for_new() else { return Ok(()) };
     let file = objects.take((&blob.tenant, &blob.hash), now(), read)?;
-    let kept = store.keep_object(&objects, &blob.tenant, blob.hash.as_str().into(), file, &blob.mime);
+    let kept = keep_object(store, &objects, &blob.tenant, blob.hash.as_str().into(), file, &blob.mime);
     kept.map_err(|failure| StoreError(failure.message.to_string().into()))?;
     store.settle()
 }
 
-impl SqliteStore {
-    fn is_erased(&self, tenant: &Tenant) -> bool {
-        self.visible.lock().erased.contains(tenant)
-    }
+fn is_erased(store: &SqliteStore, tenant: &Tenant) -> bool {
+    store.visible.lock().erased.contains(tenant)
+}
 
-    /// Returns whether the store has a content. If so, no sweep removes it soon.
-    fn has(&self, tenant: &Tenant, hash: &Arc<str>) -> Result<bool, StoreError> {
-        self.visible.lock().recent.add(Instant::now(), tenant, hash);
-        self.settle()?;
-        let connection = self.reader.0.lock();
-        let sql = "SELECT 1 FROM blobs WHERE tenant = ? AND hash = ?";
-        Ok(connection.prepare_cached(sql)?.exists(params![tenant.as_str(), hash])?)
-    }
+/// Returns whether the store has a content. If so, no sweep removes it soon.
+fn has(store: &SqliteStore, tenant: &Tenant, hash: &Arc<str>) -> Result<bool, StoreError> {
+    store.visible.lock().recent.add(Instant::now(), tenant, hash);
+    blocking(|| store.settle())?;
+    let connection = store.reader.0.lock();
+    let sql = "SELECT 1 FROM blobs WHERE tenant = ? AND hash = ?";
+    Ok(connection.prepare_cached(sql)?.exists(params![tenant.as_str(), hash])?)
+}
 
-    /// Queues the row of an object that is complete.
-    fn keep_object(
-        &self,
-        objects: &Objects,
-        tenant: &Tenant,
-        hash: Arc<str>,
-        file: LargeFile,
-        mime: &str,
-    ) -> Result<BlobRef, Failure> {
-        let name = file.object.clone();
-        let mut visible = self.visible.lock();
-        if visible.erased.contains(tenant) {
-            drop(visible);
-            objects.remove(tenant, &name.iter().map(|name| name.to_string()).collect::<Vec<_>>());
-            return Err(removed(tenant));
-        }
-        name.iter().for_each(|name| visible.recent.add(Instant::now(), tenant, name));
+/// Queues the row of an object that is complete.
+fn keep_object(
+    store: &SqliteStore,
+    objects: &Objects,
+    tenant: &Tenant,
+    hash: Arc<str>,
+    file: LargeFile,
+    mime: &str,
+) -> Result<BlobRef, Failure> {
+    let name = file.object.clone();
+    let mut visible = store.visible.lock();
+    if visible.erased.contains(tenant) {
         drop(visible);
-        Ok(self.keep_row(tenant, hash, file, mime))
+        objects.remove(tenant, &name.iter().map(|name| name.to_string()).collect::<Vec<_>>());
+        return Err(removed(tenant));
     }
+    name.iter().for_each(|name| visible.recent.add(Instant::now(), tenant, name));
+    drop(visible);
+    Ok(store.keep_row(tenant, hash, file, mime))
+}
 
-    /// Removes the objects of rows that a sweep has removed, and those without rows.
-    pub(super) fn remove_objects(&self, tenant: &Tenant, names: &[String]) -> Result<(), StoreError> {
-        let Some(objects) = self.large.place.for_new() else { return Ok(()) };
-        objects.remove(tenant, names);
-        let is_recent = |name: &str| self.visible.lock().recent.has(tenant, name);
-        objects.remove_nameless(tenant, (now(), SPARED_MS), is_recent, || {
-            let connection = self.reader.0.lock();
-            let mut select =
-                connection.prepare_cached("SELECT object FROM blobs WHERE tenant = ? AND object IS NOT NULL")?;
-            Ok(select.query_map([tenant.as_str()], |row| row.get(0))?.collect::<Result<HashSet<String>, _>>()?)
-        })
-    }
+/// Removes the objects of rows that a sweep has removed, and those without rows.
+pub(super) fn remove_objects(store: &SqliteStore, tenant: &Tenant, names: &[String]) -> Result<(), StoreError> {
+    let Some(objects) = store.large.place.for_new() else { return Ok(()) };
+    objects.remove(tenant, names);
+    let is_recent = |name: &str| store.visible.lock().recent.has(tenant, name);
+    objects.remove_nameless(tenant, (now(), SPARED_MS), is_recent, || {
+        let connection = store.reader.0.lock();
+        let mut select =
+            connection.prepare_cached("SELECT object FROM blobs WHERE tenant = ? AND object IS NOT NULL")?;
+        Ok(select.query_map([tenant.as_str()], |row| row.get(0))?.collect::<Result<HashSet<String>, _>>()?)
+    })
 }
