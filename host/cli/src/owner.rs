@@ -224,13 +224,16 @@ impl RunDriver {
         packs: &PackArgs,
         terminal: Terminal,
     ) -> Result<RunDriver, CliError> {
+        let StoreLocation::Folder(folder) = store.place()? else { return RunDriver::alone() };
         let runtime = new_runtime()?;
-        let StoreLocation::Folder(folder) = store.place()? else {
-            return Ok(RunDriver { runtime, handed_over: None, listening: None });
-        };
         let handed_over = HandedOverRuns::new(host.clone(), runtime.handle().clone());
         let listening = listen(host, folder, handed_over.clone(), packs.reach(), terminal);
         Ok(RunDriver { runtime, handed_over: Some(handed_over), listening })
+    }
+
+    /// Takes no requests of other processes.
+    pub(crate) fn alone() -> Result<RunDriver, CliError> {
+        Ok(RunDriver { runtime: new_runtime()?, handed_over: None, listening: None })
     }
 
     /// Drives the run of the command. Then the process is about to end: parks the runs of other processes, which continue

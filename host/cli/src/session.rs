@@ -128,7 +128,7 @@ pub(crate) struct Session {
     chat: Option<Arc<Chat>>,
     channels: Channels,
     attached: Attached,
-    /// Drives the run. `None` if another process drives it.
+    /// Drives the run. `None` if this process takes no requests of other processes, or does not drive the run.
     driver: Option<RunDriver>,
     /// True if the store is not in memory, so that the run outlives the process.
     durable: bool,
@@ -195,7 +195,10 @@ impl Session {
     /// Drives the run to its end, or until it needs an answer that no channel can give, and then parks the runs that other
     /// processes have handed over. Also returns whether a signal has interrupted the run.
     fn run(&mut self, plan: &Plan, runner: FlowRunner, flow: &str) -> Result<(RunResult, Interruption), CliError> {
-        let driver = self.driver.take().ok_or_else(|| CliError::internal("another process drives the run"))?;
+        let driver = match self.driver.take() {
+            Some(driver) => driver,
+            None => RunDriver::alone()?,
+        };
         runner.start_session();
         let interrupts = Interrupts::watch(runner.hub(), self.screen.clone(), self.durable)?;
         let result = driver.drive(async {

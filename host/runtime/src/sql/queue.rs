@@ -4,17 +4,22 @@ use std::sync::{Arc, mpsc::Sender};
 
 use flowcell_contract::{RunId, Tenant, Value};
 
-use super::{
-    claims::{Key, TreeLease},
-    sweep::SweptRows,
-};
+use super::claims::{Key, TreeLease};
 use crate::{
     pieces::LargeFile,
-    ports::{Entry, LabelChange, RelabelError, Removed, Removing, StoreError},
+    ports::{Entry, LabelChange, RelabelError, Removed, Removing, StoreError, Swept},
     rows::flush::{FlushQueue, Queued},
 };
 
 pub(super) type Queue = FlushQueue<Item>;
+
+/// The rows that a sweep has removed.
+#[derive(Default)]
+pub(super) struct SweptRows {
+    pub(super) swept: Swept,
+    /// The names of the objects that had contents.
+    pub(super) objects: Vec<String>,
+}
 
 /// An item for the writer.
 #[expect(clippy::large_enum_variant, reason = "nearly all are entries, and a box would cost each an allocation")]

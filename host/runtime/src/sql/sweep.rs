@@ -10,7 +10,7 @@ use flowcell_contract::{RunId, Tenant};
 use super::{
     Shared, SharedStore,
     connection::{Arg, Connection, SqlError, args, placeholders},
-    queue::Turn,
+    queue::{SweptRows, Turn},
 };
 use crate::ports::{Removed, Removing, StoreError, Sweep, Swept, hashes};
 
@@ -25,14 +25,6 @@ impl Sweep for SharedStore {
         self.remove_objects(tenant, &rows.objects)?;
         Ok(rows.swept)
     }
-}
-
-/// The rows that a sweep has removed.
-#[derive(Default)]
-pub(super) struct SweptRows {
-    swept: Swept,
-    /// The names of the objects that had contents.
-    objects: Vec<String>,
 }
 
 /// The time for which the store keeps the outcome of a message to recognise repeated messages, in milliseconds.

@@ -4,14 +4,23 @@ use std::sync::{Arc, mpsc::Sender};
 
 use flowcell_contract::{RunId, Tenant};
 
-use super::sweep::SweptRows;
 use crate::{
     pieces::LargeFile,
-    ports::{Entry, LabelChange, RelabelError, Removed, Removing},
+    ports::{Entry, LabelChange, RelabelError, Removed, Removing, Swept},
     rows::flush::{FlushQueue, Queued},
 };
 
 pub(super) type Queue = FlushQueue<Item>;
+
+/// The rows that a sweep has removed.
+#[derive(Default)]
+pub(super) struct SweptRows {
+    pub(super) swept: Swept,
+    /// The hashes of the contents that are in files beside the database.
+    pub(super) files: Vec<String>,
+    /// The names of the objects that had contents.
+    pub(super) objects: Vec<String>,
+}
 
 /// An item for the writer.
 #[expect(clippy::large_enum_variant, reason = "nearly all are entries, and a box would cost each an allocation")]

@@ -14,7 +14,11 @@ use std::{
 use flowcell_contract::{RunId, Tenant};
 use rusqlite::{Connection, OptionalExtension, params, types::ValueRef};
 
-use super::{SqliteStore, queue::Item, search, unit_index, upload};
+use super::{
+    SqliteStore,
+    queue::{Item, SweptRows},
+    search, unit_index, upload,
+};
 use crate::{
     limits::SPARED_MS,
     ports::{Removed, Removing, StoreError, Sweep, Swept, Undeletable, hashes},
@@ -125,16 +129,6 @@ const TEXTS: [&str; 5] = [
     // The records of uploaded files.
     "SELECT value FROM registry WHERE tenant = ? AND kind IN ('file', 'packs')",
 ];
-
-/// The rows that a sweep has removed.
-#[derive(Default)]
-pub(super) struct SweptRows {
-    pub(super) swept: Swept,
-    /// The hashes of the contents that are in files beside the database.
-    pub(super) files: Vec<String>,
-    /// The names of the objects that had contents.
-    pub(super) objects: Vec<String>,
-}
 
 /// Removes the blobs of a tenant that no text refers to, except the spared ones.
 pub(super) fn sweep(

@@ -17,9 +17,9 @@ use super::{
     epoch::Epoch,
     erase::erase,
     large::{self, LargeFiles},
-    queue::{Item, Queue},
+    queue::{Item, Queue, SweptRows},
     search, sessions, state,
-    sweep::{REMOVED, SweptRows, remove, sweep},
+    sweep::{REMOVED, remove, sweep},
     units::{OpenUnit, Row, text},
 };
 use crate::{
