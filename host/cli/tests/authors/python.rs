@@ -202,9 +202,9 @@ fn urllib_and_requests_are_answered_through_the_host() {
 
 /// Code that runs during the build, and writes to every folder that it sees.
 const WRITER: &str = "
-import os, sys
+import sys
 from flowcell_sdk import pack
-for folder in sys.path + ['/' + name for name in os.listdir('/')]:
+for folder in sys.path + ['/%d' % number for number in range(20)]:
     try:
         with open(folder + '/written.pth', 'w') as file:
             file.write('import os')
