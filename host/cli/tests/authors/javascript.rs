@@ -96,12 +96,12 @@ fn errors_of_a_build_name_the_line_of_the_author() {
     }
     let (_folder, project) = project("broken", Language::Js);
     let code = fs::read_to_string(project.join("nodes.js")).unwrap();
-    let broken = format!("{code}\nfunction begin() {{\n  return undefined.name;\n}}\nbegin();\n");
+    let broken = format!("{code}\nfunction failAtOnce() {{\n  return undefined.name;\n}}\nfailAtOnce();\n");
     fs::write(project.join("nodes.js"), &broken).unwrap();
     let line = broken.lines().position(|line| line.contains("undefined.name")).unwrap() + 1;
     let built = flowcell(&project).args(["node", "build"]).output().unwrap();
     let told = kit::stderr(&built);
-    assert!(!built.status.success() && told.contains(&format!("at begin (nodes.js:{line})")), "{told}");
+    assert!(!built.status.success() && told.contains(&format!("at failAtOnce (nodes.js:{line})")), "{told}");
     assert!(!told.contains("flowcell-bundle.js:"), "{told}");
 }
 

@@ -321,8 +321,10 @@ fn a_stream_that_a_killed_process_read_is_interrupted_and_not_read_again_silentl
             assert_eq!((&error["code"], &error["retryable"]), (&json!("stream_interrupted"), &json!(true)), "{told}");
             assert_eq!(error["details"]["received"], json!(24), "{told}");
             assert_eq!(server.requests.load(Ordering::SeqCst), 1, "the request is not sent again");
-            // The repeated attempt gets both events from the record, and logs them again.
-            assert_eq!((said("one"), said("two")), (2, 2));
+            // The repeated attempt gets both events from the record. It logs `two` again if its process was killed before
+            // the read that follows was recorded.
+            assert_eq!(said("one"), 1);
+            assert!((1..=2).contains(&said("two")), "{}", said("two"));
         } else {
             let all = json!([["message", "one"], ["message", "two"], ["message", "three"]]);
             assert_eq!(told["outputs"]["all"]["seen"], all, "{told}");
