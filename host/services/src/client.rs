@@ -12,7 +12,7 @@
 //! | subject | limit |
 //! |---|---|
 //! | head of an answer | 100 headers, 64 KiB |
-//! | an idle connection | not reused after 4 s; closed at a later use of the pool |
+//! | an idle connection | not reused after 4 s, and closed within 8 s |
 //! | number of idle connections | 64 for one tenant, origin and runtime, 256 in all; then the one that was idle longest is closed |
 //! | connecting | [`CONNECT_TIMEOUT`](crate::egress::CONNECT_TIMEOUT) |
 //!

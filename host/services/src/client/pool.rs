@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
@@ -48,6 +49,8 @@ struct Connections {
     by_key: HashMap<Key, VecDeque<Idle>>,
     count: usize,
     swept: Option<Instant>,
+    /// True if a [`Sweeper`] runs.
+    has_sweeper: bool,
 }
 
 struct Idle {
@@ -86,7 +89,7 @@ impl Pool {
 
     /// Adds a connection to the pool for reuse, unless it is closed. If its key then has more than [`MAX_PER_KEY`]
     /// connections, or the pool more than [`MAX_CONNECTIONS`], drops the one that was idle for the longest time.
-    pub(super) fn put(&self, key: Key, connection: Connection) {
+    pub(super) fn put(self: &Arc<Pool>, key: Key, connection: Connection) {
         if connection.is_closed() {
             return;
         }
@@ -103,9 +106,42 @@ impl Pool {
             false => None,
         };
         let dropped = surplus.and_then(|key| idle.remove(&key, VecDeque::pop_front));
+        let needs_sweeper = !std::mem::replace(&mut idle.has_sweeper, true);
         // Closing it need not keep others from the pool.
         drop(idle);
         drop(dropped);
+        if needs_sweeper {
+            tokio::spawn(Sweeper(Arc::downgrade(self)).run());
+        }
+    }
+}
+
+/// Closes idle connections while nobody uses the pool. It ends when the pool is empty, or with its runtime.
+struct Sweeper(Weak<Pool>);
+
+impl Sweeper {
+    async fn run(mut self) {
+        loop {
+            tokio::time::sleep(MAX_IDLE_TIME).await;
+            let Some(pool) = self.0.upgrade() else { return };
+            let mut idle = pool.0.lock();
+            idle.swept = None;
+            idle.sweep(Instant::now());
+            if idle.count == 0 {
+                idle.has_sweeper = false;
+                // The next connection may have another sweeper already when this one is dropped.
+                self.0 = Weak::new();
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Sweeper {
+    fn drop(&mut self) {
+        if let Some(pool) = self.0.upgrade() {
+            pool.0.lock().has_sweeper = false;
+        }
     }
 }
 
@@ -126,9 +162,7 @@ impl Connections {
         oldest.min_by_key(|(_, since)| *since).map(|(key, _)| key.clone())
     }
 
-    /// Drops closed connections, and those that were idle for longer than [`MAX_IDLE_TIME`], once in a while. It runs only
-    /// when the pool is used. Until the next use, up to [`MAX_CONNECTIONS`] connections may therefore stay open for longer,
-    /// unless their peers close them.
+    /// Drops closed connections, and those that were idle for longer than [`MAX_IDLE_TIME`], once in a while.
     fn sweep(&mut self, now: Instant) {
         if self.swept.is_some_and(|swept| now.duration_since(swept) < SWEEP_INTERVAL) {
             return;
