@@ -137,8 +137,9 @@ async fn errors_after_the_status_have_the_same_names() {
 #[tokio::test]
 async fn r20_a_silent_stream_times_out() {
     for dialect in DIALECTS {
-        let fake =
-            playing(json!([{ "reply": { "text": "some text" }, "fault": { "stallAfter": 8 }, "repeat": true }])).await;
+        // The text is not at its end after eight events of any dialect.
+        let reply = json!({ "text": "some text that goes on and on and on" });
+        let fake = playing(json!([{ "reply": reply, "fault": { "stallAfter": 8 }, "repeat": true }])).await;
         let mut kit = Kit::with_fake(&fake, dialect, json!({ "idleMs": 1234 }));
         let clock = kit.clock.clone();
         kit.on_tell = Arc::new(move |kind| {
