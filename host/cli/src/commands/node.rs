@@ -77,7 +77,7 @@ enum NodeCommand {
     /// Check the rules for all packs: examples, determinism, replay after a crash, cancels, errors, wrong inputs
     Conformance(Box<conformance::ConformanceArgs>),
     /// Describe a node type in Markdown, for people and for pages
-    Docs(docs::DocsArgs),
+    Docs(Box<docs::DocsArgs>),
     /// Show the node types of a pack and the capabilities that they need, without running it
     Inspect(inspect::InspectArgs),
     /// Install a pack: check it, print its capabilities, and pin it in flowcell.lock, without running it
