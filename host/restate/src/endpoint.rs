@@ -1,0 +1,91 @@
+//! The endpoint at which the cluster invokes the handlers of this process.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use restate_sdk::{
+    endpoint::{Endpoint, HandlerOptions, ServiceOptions},
+    http_server::HttpServer,
+    service::IntoServiceDefinition,
+};
+use serde::Serialize;
+use tokio::{net::TcpListener, sync::oneshot};
+
+use crate::{
+    OpenRestateError, Options,
+    client::{Client, RequestError},
+    objects::{InboxObject, RunObject},
+    shared::Shared,
+};
+
+/// The time that an invocation may do nothing, such as during a call of a model.
+const INACTIVITY: Duration = Duration::from_secs(24 * 3_600);
+/// The time for which the cluster remembers the start of a run by its id. The object remembers it later.
+const IDEMPOTENCY: Duration = Duration::from_secs(600);
+/// The number of tries of an invocation: the cluster tries until a process drives the run.
+const TRIES: u64 = u32::MAX as u64;
+/// The time to wait at the start for the admin interface.
+const REGISTER_PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(Serialize)]
+struct Deployment<'a> {
+    uri: &'a str,
+    force: bool,
+}
+
+/// Binds the endpoint. Fails if it would accept requests from other machines without a signature.
+pub(crate) async fn bind(options: &Options) -> Result<(TcpListener, SocketAddr), OpenRestateError> {
+    if !options.listen.ip().is_loopback() && options.identity_keys.is_empty() {
+        return Err(OpenRestateError::Unsigned(options.listen));
+    }
+    let failed = |error: std::io::Error| OpenRestateError::Listen(options.listen, error.to_string());
+    let listener = TcpListener::bind(options.listen).await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    Ok((listener, address))
+}
+
+/// Serves the handlers until `stop` is resolved or dropped.
+pub(crate) fn serve(
+    shared: &Arc<Shared>,
+    options: &Options,
+    listener: TcpListener,
+    stop: oneshot::Receiver<()>,
+) -> Result<(), OpenRestateError> {
+    let kept = Duration::ZERO;
+    let service = ServiceOptions::new()
+        .inactivity_timeout(INACTIVITY)
+        .abort_timeout(INACTIVITY)
+        .journal_retention(kept)
+        .retry_policy_initial_interval(Duration::from_millis(50))
+        .retry_policy_exponentiation_factor(2.0)
+        .retry_policy_max_interval(Duration::from_secs(2))
+        .retry_policy_max_attempts(TRIES)
+        .retry_policy_pause_on_max_attempts();
+    let drive = HandlerOptions::new().idempotency_retention(IDEMPOTENCY);
+    let run = RunObject(shared.clone()).into_service_definition().options(service.clone().handler("drive", drive));
+    let inbox = InboxObject.into_service_definition().options(service);
+    let mut endpoint = Endpoint::builder().bind(run).bind(inbox);
+    for key in &options.identity_keys {
+        endpoint = endpoint.identity_key(key).map_err(|error| OpenRestateError::Key(error.to_string()))?;
+    }
+    let server = HttpServer::new(endpoint.build());
+    shared.runtime.spawn(async move {
+        server.serve_with_cancel(listener, stop).await;
+    });
+    Ok(())
+}
+
+/// Registers the endpoint with the cluster. The cluster knows an endpoint by its URL, so this changes nothing if it is
+/// registered already.
+pub(crate) async fn register(admin: &Client, url: &str) -> Result<(), OpenRestateError> {
+    let register = async |force: bool| {
+        let deployment = Deployment { uri: url, force };
+        admin.post::<_, serde_json::Value>("/deployments", None, &deployment, REGISTER_PATIENCE).await
+    };
+    match register(false).await {
+        // The services of this version differ from those that the cluster knows at this URL.
+        Err(RequestError::Refused { status, .. }) if status == http::StatusCode::CONFLICT => register(true).await,
+        registered => registered,
+    }
+    .map(drop)
+    .map_err(|error| OpenRestateError::Register(error.to_string()))
+}

@@ -1,0 +1,88 @@
+//! Messages from the inbox to the drivers of this process.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use flowcell_runtime::{FlowRunner, HubError, OpenError, RunOptions, World, ports::StoreError, remote};
+use tokio::sync::mpsc;
+
+use crate::{tree::Tree, wire::Mail};
+
+/// The pause between two tries to reach a driver that is about to start or to stop.
+const RETRY_PAUSE: Duration = Duration::from_millis(2);
+
+/// Returns the stored form of an outcome.
+pub(crate) fn outcome(outcome: &Result<(), HubError>) -> String {
+    serde_json::to_string(outcome).unwrap_or_default()
+}
+
+/// Starts the thread that delivers messages until `world` is dropped.
+pub(crate) fn serve(world: &Arc<World>, mut trees: mpsc::UnboundedReceiver<Arc<Tree>>) -> Result<(), StoreError> {
+    let failed = |error: std::io::Error| StoreError(error.to_string().into());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    let world = Arc::downgrade(world);
+    let serving = move || {
+        runtime.block_on(async move {
+            while let Some(tree) = trees.recv().await {
+                if world.strong_count() == 0 {
+                    return;
+                }
+                tokio::spawn(deliver_all(world.clone(), tree));
+            }
+        });
+    };
+    let thread = std::thread::Builder::new().name("flowcell-mail".into());
+    thread.spawn(serving).map(drop).map_err(failed)
+}
+
+/// Delivers the messages of a tree, one after another, while this process has its invocation.
+async fn deliver_all(world: Weak<World>, tree: Arc<Tree>) {
+    loop {
+        let Some(world) = world.upgrade() else { return };
+        let Some(mail) = ({
+            let state = tree.lock();
+            state.session.and(state.mail.front().cloned())
+        }) else {
+            return;
+        };
+        let number = mail.number;
+        let Some(told) = deliver(&world, &tree, mail).await else {
+            tokio::time::sleep(RETRY_PAUSE).await;
+            continue;
+        };
+        let mut state = tree.lock();
+        let was_waiting = state.mail.iter().any(|mail| mail.number == number);
+        state.mail.retain(|mail| mail.number != number);
+        // The commit of the unit that a message caused has its outcome, too.
+        if was_waiting {
+            state.outcomes.push((number, outcome(&told)));
+        }
+        drop(state);
+        tree.changed.notify_one();
+    }
+}
+
+/// Delivers a message to the driver of its run, or records it in a run without a driver. Returns `None` if the driver is
+/// about to start or to stop.
+async fn deliver(world: &Arc<World>, tree: &Tree, mail: Mail) -> Option<Result<(), HubError>> {
+    let Mail { number, post } = mail;
+    let command = match remote::parse(&post.request) {
+        Ok(command) => command,
+        Err(error) => return Some(Err(HubError::AnswerRefused(error.to_string()))),
+    };
+    if let Some(hub) = world.hubs.get(&tree.key.0, &post.run) {
+        return match hub.deliver(number, command).await {
+            // The driver stops at this moment.
+            Err(HubError::RunEnded) => None,
+            told => Some(told),
+        };
+    }
+    match FlowRunner::resume(world.clone(), post.run, RunOptions::default()) {
+        Ok(runner) => Some(runner.send_message(command, Some(number)).await),
+        Err(OpenError::Driven(_)) => None,
+        Err(OpenError::Unknown(_)) => Some(Err(HubError::RunEnded)),
+        Err(error) => Some(Err(HubError::AnswerRefused(error.to_string()))),
+    }
+}

@@ -1,0 +1,464 @@
+//! What the ports, the handlers and the threads of one store share.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use flowcell_contract::{RunId, Tenant};
+use flowcell_runtime::{
+    ports::{Lease, StoreError},
+    remote::new_message_id,
+    shared::Offer,
+};
+use parking_lot::Mutex;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+use tokio::{
+    runtime::Handle,
+    sync::{Notify, mpsc, oneshot},
+};
+
+use crate::{
+    client::{Client, RequestError},
+    fold::Fold,
+    index::Index,
+    live::{self, Live},
+    objects::{INBOX, RUN, object_key},
+    tree::{Key, Pending, Queued, Tree},
+    wire::{Commit, Drive, Found, PageOfUnits, ReadUnits},
+};
+
+/// The time for which a claim waits until its invocation begins here.
+const CLAIM_PATIENCE: Duration = Duration::from_secs(5);
+/// The time that drivers wait for an invocation that they have asked for.
+const INVOCATION_PATIENCE: Duration = Duration::from_secs(10);
+/// The time for which the first units of a run are sent again while the cluster does not answer.
+const SEND_PATIENCE: Duration = Duration::from_secs(600);
+/// The time for which a read is tried again while the cluster does not answer.
+const READ_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The answer to a one-way request.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Sent {
+    #[serde(default)]
+    status: String,
+}
+
+pub(crate) struct Shared {
+    pub(crate) ingress: Client,
+    pub(crate) index: Index,
+    pub(crate) runtime: Handle,
+    pub(crate) sessions: AtomicU64,
+    pub(crate) commits: AtomicU64,
+    pub(crate) pending: Arc<Pending>,
+    /// Notified when a tree waits for a supervisor.
+    pub(crate) offered: Arc<Notify>,
+    trees: Mutex<HashMap<Key, Arc<Tree>>>,
+    /// The top runs of runs below them, for trees in this process.
+    tops: Mutex<HashMap<Key, RunId>>,
+    offers: Mutex<VecDeque<Arc<Tree>>>,
+    /// Trees with entries for which no caller waits.
+    dirty: Mutex<Vec<Arc<Tree>>>,
+    mail: Mutex<Option<mpsc::UnboundedSender<Arc<Tree>>>>,
+    retired: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn new(ingress: Client, index: Index, runtime: Handle) -> Shared {
+        Shared {
+            ingress,
+            index,
+            runtime,
+            sessions: AtomicU64::new(0),
+            commits: AtomicU64::new(0),
+            pending: Arc::default(),
+            offered: Arc::default(),
+            trees: Mutex::default(),
+            tops: Mutex::default(),
+            offers: Mutex::default(),
+            dirty: Mutex::default(),
+            mail: Mutex::default(),
+            retired: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns the present time in milliseconds since 1970.
+    pub(crate) fn now(&self) -> u64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
+
+    /// Ends the work of this process: invocations without a driver go to other processes.
+    pub(crate) fn retire(&self) {
+        self.retired.store(true, Ordering::Release);
+        let trees: Vec<_> = self.trees.lock().values().cloned().collect();
+        trees.iter().for_each(|tree| tree.changed.notify_one());
+    }
+
+    /// Returns the top run of the tree of a run.
+    pub(crate) fn top(&self, tenant: &Tenant, run: &RunId) -> RunId {
+        if let Some(top) = self.tops.lock().get(&(tenant.clone(), run.clone())) {
+            return top.clone();
+        }
+        if self.trees.lock().contains_key(&(tenant.clone(), run.clone())) {
+            return run.clone();
+        }
+        let mut top = run.clone();
+        while let Ok(Some(record)) = self.index.journal().find(tenant, &top) {
+            match record.parent {
+                Some(parent) => top = parent,
+                None => break,
+            }
+        }
+        top
+    }
+
+    /// Records that a run is below another one.
+    pub(crate) fn set_parent(&self, tenant: &Tenant, run: &RunId, parent: &RunId) {
+        let top = self.top(tenant, parent);
+        self.tops.lock().insert((tenant.clone(), run.clone()), top);
+    }
+
+    /// Returns the tree with this top run, if this process has it.
+    pub(crate) fn find(&self, key: &Key) -> Option<Arc<Tree>> {
+        self.trees.lock().get(key).cloned()
+    }
+
+    pub(crate) fn tree(&self, key: &Key) -> Arc<Tree> {
+        self.trees.lock().entry(key.clone()).or_insert_with(|| Tree::new(key.clone())).clone()
+    }
+
+    /// Drops a tree that nothing in this process needs.
+    pub(crate) fn drop_if_idle(&self, tree: &Arc<Tree>) {
+        let mut trees = self.trees.lock();
+        if tree.is_idle() && trees.get(&tree.key).is_some_and(|known| Arc::ptr_eq(known, tree)) {
+            trees.remove(&tree.key);
+            drop(trees);
+            let below = tree.lock().heads.len() > 1;
+            if below {
+                self.tops.lock().retain(|(tenant, _), top| *tenant != tree.key.0 || *top != tree.key.1);
+            }
+        }
+    }
+
+    /// Queues an entry for the next commit of its tree.
+    pub(crate) fn push(self: &Arc<Shared>, entry: flowcell_runtime::ports::Entry) {
+        if let Some(parent) = entry.record.as_ref().and_then(|record| record.parent.as_ref()) {
+            self.set_parent(&entry.tenant, &entry.run, parent);
+        }
+        let key = (entry.tenant.clone(), self.top(&entry.tenant, &entry.run));
+        let tree = self.tree(&key);
+        let is_forced = entry.force;
+        if tree.push(Queued { _unsettled: self.pending.count(), entry }) {
+            self.begin(&tree);
+        } else if !is_forced {
+            self.dirty.lock().push(tree);
+        }
+    }
+
+    /// Makes all queued entries due.
+    pub(crate) fn force(self: &Arc<Shared>) {
+        for tree in std::mem::take(&mut *self.dirty.lock()) {
+            if tree.force() {
+                self.begin(&tree);
+            }
+        }
+    }
+
+    /// Asks the cluster for an invocation that takes the queued entries. The first units of a new run travel with it.
+    pub(crate) fn begin(self: &Arc<Shared>, tree: &Arc<Tree>) {
+        let mut state = tree.lock();
+        if state.session.is_some() || state.is_asked || state.queue.is_empty() {
+            return;
+        }
+        state.is_asked = true;
+        state.asked = self.sessions.fetch_add(1, Ordering::Relaxed) + 1;
+        let number = state.asked;
+        let is_new = state
+            .queue
+            .first()
+            .is_some_and(|queued| queued.entry.run == tree.key.1 && queued.entry.new_record().is_some());
+        let first = if is_new { state.take_queue() } else { Vec::new() };
+        drop(state);
+        let (shared, tree) = (self.clone(), tree.clone());
+        self.runtime.spawn(async move {
+            match is_new {
+                true => shared.send_first(&tree, first).await,
+                false => {
+                    if let Err(error) = shared.send_drive(&tree.key, &Drive::default(), None, SEND_PATIENCE).await {
+                        tracing::warn!(run = %tree.key.1, "cannot ask for an invocation: {error}");
+                    }
+                }
+            }
+            shared.watch_request(&tree, number);
+        });
+    }
+
+    /// Sends the first units of a new run. The run is accepted when the cluster has them.
+    async fn send_first(&self, tree: &Arc<Tree>, first: Vec<Queued>) {
+        let refuse = |first: Vec<Queued>| first.iter().for_each(|queued| queued.entry.durable.refuse());
+        let Ok(units) = first.iter().map(|queued| live::stored(&queued.entry)).collect::<Result<Vec<_>, _>>() else {
+            return refuse(first);
+        };
+        let drive = Drive { first: units, ..Drive::default() };
+        let sent = self.send_drive(&tree.key, &drive, Some("first"), SEND_PATIENCE).await;
+        let is_accepted = match sent {
+            Ok(true) => true,
+            // This request was sent before, or another process has accepted a run with this id.
+            Ok(false) => self.has_first(&tree.key, &drive).await,
+            Err(error) => {
+                tracing::warn!(run = %tree.key.1, "cannot accept the run: {error}");
+                false
+            }
+        };
+        if !is_accepted {
+            tree.lock().refuse();
+            return refuse(first);
+        }
+        let mut fold = Fold::default();
+        fold.add_first(&Commit { units: drive.first, ..Commit::default() });
+        let mut state = tree.lock();
+        for (run, head) in fold.heads {
+            state.heads.entry(run).or_insert(head);
+        }
+        for queued in &first {
+            state.add_to_tail(&queued.entry.run, queued.entry.unit.clone());
+        }
+        drop(state);
+        for queued in &first {
+            self.index.add(&queued.entry);
+            queued.entry.durable.advance(queued.entry.unit.next_seq());
+        }
+    }
+
+    /// Returns true if the object began with these units.
+    async fn has_first(&self, key: &Key, drive: &Drive) -> bool {
+        let Some(first) = drive.first.first() else { return false };
+        for _ in 0..100 {
+            let wanted = ReadUnits { run: first.run.clone(), from: 0, pages: 1 };
+            if let Ok(page) = self.units(key, &wanted).await
+                && let Some(unit) = page.units.first()
+            {
+                return unit.get() == first.unit.get();
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        false
+    }
+
+    /// Refuses the drivers of a tree if the invocation that they asked for has begun in another process.
+    pub(crate) fn watch_request(self: &Arc<Shared>, tree: &Arc<Tree>, number: u64) {
+        let (shared, tree) = (self.clone(), tree.clone());
+        self.runtime.spawn(async move {
+            tokio::time::sleep(INVOCATION_PATIENCE).await;
+            let mut state = tree.lock();
+            if state.session.is_none() && state.is_asked && state.asked == number {
+                state.is_asked = false;
+                if !state.drivers.is_empty() || !state.queue.is_empty() {
+                    tracing::warn!(run = %tree.key.1, "no invocation has begun here: this process stops driving");
+                }
+                state.refuse();
+            }
+            drop(state);
+            shared.drop_if_idle(&tree);
+        });
+    }
+
+    /// Begins to drive a tree whose invocation has arrived.
+    pub(crate) async fn begin_live(
+        self: &Arc<Shared>,
+        key: &Key,
+        fold: &Fold,
+        input: &Drive,
+    ) -> Result<Live, StoreError> {
+        if self.is_retired() {
+            return Err(StoreError::unavailable("this process ends"));
+        }
+        for (run, head) in &fold.heads {
+            if *run != key.1
+                && let Some(parent) = crate::wire::record(run, &head.record)?.parent
+            {
+                self.set_parent(&key.0, run, &parent);
+            }
+        }
+        tokio::task::block_in_place(|| self.index.catch_up(&key.0, fold))?;
+        Ok(Live::begin(self, self.tree(key), fold, input))
+    }
+
+    /// Puts a tree on the list of those that wait for a supervisor.
+    pub(crate) fn offer(&self, tree: &Arc<Tree>) {
+        self.offers.lock().push_back(tree.clone());
+        self.offered.notify_one();
+    }
+
+    /// Takes trees of a tenant that wait for a supervisor.
+    pub(crate) fn take_offers(self: &Arc<Shared>, tenant: &Tenant, limit: usize) -> Vec<Offer> {
+        let mut offers = self.offers.lock();
+        let mut taken = Vec::new();
+        let mut kept = VecDeque::with_capacity(offers.len());
+        for tree in offers.drain(..) {
+            let is_wanted = tree.key.0 == *tenant && taken.len() < limit;
+            let mut state = tree.lock();
+            if !state.is_offered {
+                continue;
+            }
+            if is_wanted {
+                (state.is_offered, state.offers) = (false, state.offers + 1);
+                drop(state);
+                taken.push(tree);
+            } else {
+                drop(state);
+                kept.push_back(tree);
+            }
+        }
+        *offers = kept;
+        drop(offers);
+        taken.into_iter().map(|tree| self.new_offer(tree)).collect()
+    }
+
+    fn new_offer(self: &Arc<Shared>, tree: Arc<Tree>) -> Offer {
+        let (tenant, run) = tree.key.clone();
+        let shared = self.clone();
+        let lease = Lease::new(move || {
+            let mut state = tree.lock();
+            state.offers -= 1;
+            if state.offers == 0 && state.drivers.is_empty() {
+                state.delay_offer();
+            }
+            drop(state);
+            tree.changed.notify_one();
+            shared.drop_if_idle(&tree);
+        });
+        Offer { tenant, run, lease }
+    }
+
+    /// Claims a run for a driver in this process.
+    pub(crate) fn claim(self: &Arc<Shared>, tenant: &Tenant, run: &RunId) -> Result<Option<Lease>, StoreError> {
+        let key = (tenant.clone(), self.top(tenant, run));
+        let tree = self.tree(&key);
+        let claimed = self.claim_in(&tree, run);
+        if !matches!(claimed, Ok(true)) {
+            self.drop_if_idle(&tree);
+            return claimed.map(|_| None);
+        }
+        let (shared, run) = (self.clone(), run.clone());
+        Ok(Some(Lease::new(move || {
+            let mut state = tree.lock();
+            state.drivers.remove(&run);
+            state.offer_after = None;
+            drop(state);
+            tree.changed.notify_one();
+            shared.drop_if_idle(&tree);
+        })))
+    }
+
+    fn claim_in(self: &Arc<Shared>, tree: &Arc<Tree>, run: &RunId) -> Result<bool, StoreError> {
+        {
+            let mut state = tree.lock();
+            if state.drivers.contains(run) {
+                return Ok(false);
+            }
+            if state.session.is_some() || state.is_asked || !state.drivers.is_empty() {
+                state.is_offered = false;
+                return Ok(state.drivers.insert(run.clone()));
+            }
+        }
+        let found = self.block_on(self.clone().head(tree.key.clone(), tree.key.1.clone()))?;
+        if found.driven {
+            return Ok(false);
+        }
+        if found.head.is_none() {
+            return Ok(tree.lock().drivers.insert(run.clone()));
+        }
+        let nonce = new_message_id();
+        let (claimed, begun) = oneshot::channel();
+        tree.lock().claims.insert(nonce.clone(), (run.clone(), claimed));
+        let (shared, key, claim) = (self.clone(), tree.key.clone(), nonce.clone());
+        let arrived = self.block_on(async move {
+            let drive = Drive { claim: Some(claim), ..Drive::default() };
+            shared.send_drive(&key, &drive, None, CLAIM_PATIENCE).await?;
+            Ok::<_, StoreError>(tokio::time::timeout(CLAIM_PATIENCE, begun).await.is_ok_and(|begun| begun.is_ok()))
+        });
+        let mut state = tree.lock();
+        let is_late = state.claims.remove(&nonce).is_none();
+        // The invocation may have begun just after the wait.
+        Ok(arrived? || is_late && state.drivers.contains(run))
+    }
+
+    /// Asks a supervisor's thread to deliver the messages of a tree.
+    pub(crate) fn deliver(&self, tree: &Arc<Tree>) {
+        if let Some(mail) = &*self.mail.lock() {
+            // Without a receiver, the process ends.
+            let _ = mail.send(tree.clone());
+        }
+    }
+
+    /// Sets the receiver of trees with messages.
+    pub(crate) fn set_mail(&self, mail: mpsc::UnboundedSender<Arc<Tree>>) {
+        *self.mail.lock() = Some(mail);
+    }
+
+    /// Sends a request to drive a tree. Returns false if a request with the same id was sent before.
+    pub(crate) async fn send_drive(
+        &self,
+        key: &Key,
+        drive: &Drive,
+        id: Option<&str>,
+        patience: Duration,
+    ) -> Result<bool, StoreError> {
+        let path = format!("{}/send", path(RUN, key, "drive"));
+        let sent: Sent = self.ingress.post(&path, id, drive, patience).await?;
+        Ok(sent.status != "PreviouslyAccepted")
+    }
+
+    pub(crate) async fn head(self: Arc<Shared>, key: Key, run: RunId) -> Result<Found, StoreError> {
+        Ok(self.ingress.post(&path(RUN, &key, "head"), None, &run, READ_PATIENCE).await?)
+    }
+
+    pub(crate) async fn units(&self, key: &Key, wanted: &ReadUnits) -> Result<PageOfUnits, StoreError> {
+        Ok(self.ingress.post(&path(RUN, key, "units"), None, wanted, READ_PATIENCE).await?)
+    }
+
+    /// Sends a request to the inbox of a tree.
+    pub(crate) async fn call_inbox<I: serde::Serialize, O: serde::de::DeserializeOwned>(
+        &self,
+        key: &Key,
+        handler: &str,
+        input: &I,
+    ) -> Result<O, RequestError> {
+        self.ingress.post(&path(INBOX, key, handler), None, input, READ_PATIENCE).await
+    }
+
+    /// Removes the objects of a tree.
+    pub(crate) async fn remove(&self, key: &Key) -> Result<(), StoreError> {
+        for (object, handler) in [(RUN, "remove"), (INBOX, "clear")] {
+            let path = path(object, key, handler);
+            let _: Option<()> = self.ingress.post(&path, None, &(), READ_PATIENCE).await?;
+        }
+        Ok(())
+    }
+
+    /// Blocks this thread until a request is answered.
+    pub(crate) fn block_on<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (answer, answered) = std::sync::mpsc::sync_channel(1);
+        self.runtime.spawn(async move { _ = answer.send(work.await) });
+        answered.recv().map_err(|_| StoreError::unavailable("the store is closed"))?
+    }
+}
+
+/// Returns the path of a handler of an object in the ingress.
+fn path(object: &str, key: &Key, handler: &str) -> String {
+    format!("/{object}/{}/{handler}", utf8_percent_encode(&object_key(key), NON_ALPHANUMERIC))
+}

@@ -1,0 +1,115 @@
+//! Processes that are killed while they drive.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    path::Path,
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+};
+
+use crate::{
+    nodes::{chain, ledger},
+    server::{Server, free_port, server},
+    supervisor::{Host, fresh},
+};
+
+const URL: &str = "FLOWCELL_TEST_RESTATE_URL";
+const FOLDER: &str = "FLOWCELL_TEST_RESTATE_FOLDER";
+const PORT: &str = "FLOWCELL_TEST_RESTATE_PORT";
+
+/// Another process: this test binary again.
+struct Process {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Process {
+    fn start(server: &Server, folder: &Path, port: u16) -> Process {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "processes::what_the_other_process_does", "--nocapture"]);
+        command.env(URL, server.url()).env(FOLDER, folder).env(PORT, port.to_string());
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        let mut process = Process { child, input, output };
+        assert_eq!(process.answer(), "ready");
+        process
+    }
+
+    fn accept(&mut self, run: &str, body: &str) {
+        writeln!(self.input, "{run} {}", body.replace('\n', "|")).unwrap();
+        assert_eq!(self.answer(), "accepted");
+    }
+
+    fn answer(&mut self) -> String {
+        loop {
+            let mut line = String::new();
+            assert!(self.output.read_line(&mut line).unwrap() > 0, "the process ended");
+            if let Some(said) = line.trim_end().split("=> ").nth(1) {
+                return said.to_owned();
+            }
+        }
+    }
+
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+/// The main function of the other process. In all other processes, this test does nothing.
+#[test]
+fn what_the_other_process_does() {
+    let Ok(url) = std::env::var(URL) else { return };
+    let folder = std::env::var_os(FOLDER).unwrap();
+    let port = std::env::var(PORT).unwrap().parse().unwrap();
+    let host = Host::listening(&url, Path::new(&folder), port);
+    println!("=> ready");
+    for line in std::io::stdin().lines() {
+        let line = line.unwrap();
+        let (run, body) = line.split_once(' ').unwrap();
+        host.accept(run, &body.replace('|', "\n"));
+        println!("=> accepted");
+    }
+}
+
+#[test]
+fn a_run_goes_on_after_its_process_was_killed() {
+    let Some(server) = server() else { return };
+    let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
+    let file = folder.path().join("ledger");
+    let body = chain(&["type: t.call, input: { ms: 30 }"; 12]);
+    let run = fresh("killed");
+    let mut process = Process::start(&server, folder.path(), port);
+    process.accept(&run, &body);
+    for kills in 1..=3 {
+        while ledger(&file).len() < kills * 3 {
+            std::thread::yield_now();
+        }
+        process.kill();
+        process = Process::start(&server, folder.path(), port);
+    }
+    process.kill();
+    let host = Host::listening(&server.url(), folder.path(), port);
+    host.wait_for(&run, "succeeded");
+    let facts = host.facts(&run);
+    assert_eq!(facts.iter().filter(|fact| *fact == "CallEnded").count(), 12, "{facts:?}");
+    let keys: std::collections::BTreeSet<_> = ledger(&file).into_iter().collect();
+    assert_eq!(keys.len(), 12, "each operation has one key");
+}
+
+#[test]
+fn a_once_call_of_a_killed_process_is_not_repeated() {
+    let Some(server) = server() else { return };
+    let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
+    let file = folder.path().join("ledger");
+    let run = fresh("once");
+    let mut process = Process::start(&server, folder.path(), port);
+    process.accept(&run, &chain(&["type: t.call, input: { function: once, ms: 60000 }", "type: t.noop"]));
+    while ledger(&file).is_empty() {
+        std::thread::yield_now();
+    }
+    process.kill();
+    let host = Host::listening(&server.url(), folder.path(), port);
+    host.wait_for(&run, "needs_attention");
+    assert_eq!(ledger(&file).len(), 1);
+}
