@@ -18,8 +18,8 @@ use crate::{
     fold::Fold,
     mail,
     shared::Shared,
-    tree::{Queued, Tree},
-    wire::{self, Commit, Drive, Mail, Status, StoredUnit, Then},
+    tree::{Key, Queued, Tree},
+    wire::{self, Commit, Drive, Mail, Status, Then},
 };
 
 /// The time after which an invocation that still drives offers an awakeable to the inbox.
@@ -58,8 +58,21 @@ enum Next {
 }
 
 impl Live {
-    /// Begins to drive. `fold` has the facts that the cluster has recorded.
-    pub(crate) fn begin(shared: &Arc<Shared>, tree: Arc<Tree>, fold: &Fold, input: &Drive) -> Live {
+    /// Begins to drive a tree whose invocation has arrived. `fold` has the facts that the cluster has recorded.
+    pub(crate) fn begin(shared: &Arc<Shared>, key: &Key, fold: &Fold, input: &Drive) -> Result<Live, StoreError> {
+        if shared.is_retired() {
+            return Err(StoreError::unavailable("this process ends"));
+        }
+        for (run, head) in fold.heads.iter().filter(|(run, _)| **run != key.1) {
+            if let Some(parent) = wire::record(run, &head.record)?.parent {
+                shared.set_parent(&key.0, run, &parent);
+            }
+        }
+        tokio::task::block_in_place(|| shared.index.catch_up(&key.0, fold))?;
+        Ok(Live::in_tree(shared, shared.tree(key), fold, input))
+    }
+
+    fn in_tree(shared: &Arc<Shared>, tree: Arc<Tree>, fold: &Fold, input: &Drive) -> Live {
         let number = shared.sessions.fetch_add(1, Ordering::Relaxed) + 1;
         let mut state = tree.lock();
         (state.session, state.is_asked, state.is_offered) = (Some(number), false, false);
@@ -173,7 +186,7 @@ impl Live {
         if self.shared.is_retired() && entries.is_empty() && state.outcomes.is_empty() && state.drivers.is_empty() {
             return Err(StoreError::unavailable("this process ends"));
         }
-        let units = entries.iter().map(|queued| stored(&queued.entry)).collect::<Result<Vec<_>, _>>()?;
+        let units = entries.iter().map(|queued| wire::stored(&queued.entry)).collect::<Result<Vec<_>, _>>()?;
         let delivered = entries.iter().filter_map(|queued| queued.entry.delivered).collect::<Vec<_>>();
         entries.iter().for_each(|queued| self.count_calls(&queued.entry));
         state.mail.retain(|mail| !delivered.contains(&mail.number));
@@ -300,16 +313,4 @@ impl Drop for Live {
         drop(state);
         self.shared.drop_if_idle(&self.tree);
     }
-}
-
-/// Returns the stored form of an entry.
-pub(crate) fn stored(entry: &Entry) -> Result<StoredUnit, StoreError> {
-    Ok(StoredUnit {
-        run: entry.run.clone(),
-        first: entry.unit.first_seq,
-        next: entry.unit.next_seq(),
-        unit: wire::raw(&*entry.unit)?,
-        record: entry.record.as_ref().map(wire::raw).transpose()?,
-        status: entry.status.map(Status::from),
-    })
 }

@@ -18,13 +18,8 @@ use crate::{
     live::Live,
     shared::Shared,
     tree::Key,
-    wire::{Commit, Drive, Found, Head, Mail, PageOfUnits, Post, ReadUnits, Then},
+    wire::{Commit, Drive, Found, Head, INBOX, Mail, PageOfUnits, Post, RUN, ReadUnits, Then},
 };
-
-/// The name of the object with the journal of a tree.
-pub(crate) const RUN: &str = "FlowcellRun";
-/// The name of the object with the inbox of a tree.
-pub(crate) const INBOX: &str = "FlowcellInbox";
 
 /// The key of the state that is present while an invocation drives the tree.
 const DRIVEN: &str = "driven";
@@ -32,11 +27,6 @@ const DRIVEN: &str = "driven";
 const REMOVED: &str = "removed";
 /// The number of outcomes that an inbox keeps.
 const MAX_OUTCOMES: usize = 256;
-
-/// Returns the key of the objects of a tree.
-pub(crate) fn object_key((tenant, top): &Key) -> String {
-    format!("{tenant}/{top}")
-}
 
 fn key_of(text: &str) -> Result<Key, TerminalError> {
     let (tenant, top) = text.split_once('/').ok_or_else(|| TerminalError::new("the key names no run"))?;
@@ -148,7 +138,7 @@ impl RunObject {
             let (present, known) = (&mut live, &*fold);
             let take = || async move {
                 if present.is_none() {
-                    let begun = self.0.begin_live(key, known, input).await.map_err(HandlerError::from)?;
+                    let begun = Live::begin(&self.0, key, known, input).map_err(HandlerError::from)?;
                     present.insert(begun).ready().await;
                 }
                 match present {

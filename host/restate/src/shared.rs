@@ -27,10 +27,8 @@ use crate::{
     client::{Client, RequestError},
     fold::Fold,
     index::Index,
-    live::{self, Live},
-    objects::{INBOX, RUN, object_key},
-    tree::{Key, Pending, Queued, Tree},
-    wire::{Commit, Drive, Found, PageOfUnits, ReadUnits},
+    tree::{Key, Pending, Queued, Tree, object_key},
+    wire::{self, Commit, Drive, Found, INBOX, PageOfUnits, RUN, ReadUnits},
 };
 
 /// The time for which a claim waits until its invocation begins here.
@@ -206,7 +204,7 @@ impl Shared {
     /// Sends the first units of a new run. The run is accepted when the cluster has them.
     async fn send_first(&self, tree: &Arc<Tree>, first: Vec<Queued>) {
         let refuse = |first: Vec<Queued>| first.iter().for_each(|queued| queued.entry.durable.refuse());
-        let Ok(units) = first.iter().map(|queued| live::stored(&queued.entry)).collect::<Result<Vec<_>, _>>() else {
+        let Ok(units) = first.iter().map(|queued| wire::stored(&queued.entry)).collect::<Result<Vec<_>, _>>() else {
             return refuse(first);
         };
         let drive = Drive { first: units, ..Drive::default() };
@@ -271,27 +269,6 @@ impl Shared {
             drop(state);
             shared.drop_if_idle(&tree);
         });
-    }
-
-    /// Begins to drive a tree whose invocation has arrived.
-    pub(crate) async fn begin_live(
-        self: &Arc<Shared>,
-        key: &Key,
-        fold: &Fold,
-        input: &Drive,
-    ) -> Result<Live, StoreError> {
-        if self.is_retired() {
-            return Err(StoreError::unavailable("this process ends"));
-        }
-        for (run, head) in &fold.heads {
-            if *run != key.1
-                && let Some(parent) = crate::wire::record(run, &head.record)?.parent
-            {
-                self.set_parent(&key.0, run, &parent);
-            }
-        }
-        tokio::task::block_in_place(|| self.index.catch_up(&key.0, fold))?;
-        Ok(Live::begin(self, self.tree(key), fold, input))
     }
 
     /// Puts a tree on the list of those that wait for a supervisor.

@@ -19,6 +19,11 @@ use crate::wire::{Head, Mail};
 /// The tenant and the top run of a tree.
 pub(crate) type Key = (Tenant, RunId);
 
+/// Returns the key of the objects of a tree.
+pub(crate) fn object_key((tenant, top): &Key) -> String {
+    format!("{tenant}/{top}")
+}
+
 /// The pause before a tree is offered again that was offered in vain.
 const OFFER_AGAIN: Duration = Duration::from_secs(1);
 

@@ -8,10 +8,15 @@ use std::sync::Arc;
 use flowcell_contract::RunId;
 use flowcell_runtime::{
     RunStatus,
-    ports::{Record, StoreError, StoredStatus, Unit},
+    ports::{Entry, Record, StoreError, StoredStatus, Unit},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
+
+/// The name of the object with the journal of a tree.
+pub(crate) const RUN: &str = "FlowcellRun";
+/// The name of the object with the inbox of a tree.
+pub(crate) const INBOX: &str = "FlowcellInbox";
 
 /// The input of the handler that drives a run tree.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -188,6 +193,18 @@ pub(crate) struct Post {
 pub(crate) struct Mail {
     pub(crate) number: u64,
     pub(crate) post: Post,
+}
+
+/// Returns the stored form of an entry.
+pub(crate) fn stored(entry: &Entry) -> Result<StoredUnit, StoreError> {
+    Ok(StoredUnit {
+        run: entry.run.clone(),
+        first: entry.unit.first_seq,
+        next: entry.unit.next_seq(),
+        unit: raw(&*entry.unit)?,
+        record: entry.record.as_ref().map(raw).transpose()?,
+        status: entry.status.map(Status::from),
+    })
 }
 
 /// Parses a JSON text of any depth.
