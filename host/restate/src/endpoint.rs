@@ -8,12 +8,12 @@ use restate_sdk::{
     service::IntoServiceDefinition,
 };
 use serde::Serialize;
-use tokio::{net::TcpListener, sync::oneshot};
+use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
 use crate::{
     OpenRestateError, Options,
     client::{Client, RequestError},
-    objects::{InboxObject, RunObject},
+    objects::{InboxObject, RunObject, StateObject},
     shared::Shared,
 };
 
@@ -43,13 +43,13 @@ pub(crate) async fn bind(options: &Options) -> Result<(TcpListener, SocketAddr),
     Ok((listener, address))
 }
 
-/// Serves the handlers until `stop` is resolved or dropped.
+/// Serves the handlers until `stop` is resolved or dropped. Then the returned task ends after the present handlers.
 pub(crate) fn serve(
     shared: &Arc<Shared>,
     options: &Options,
     listener: TcpListener,
     stop: oneshot::Receiver<()>,
-) -> Result<(), OpenRestateError> {
+) -> Result<JoinHandle<()>, OpenRestateError> {
     let kept = Duration::ZERO;
     let service = ServiceOptions::new()
         .inactivity_timeout(INACTIVITY)
@@ -62,16 +62,14 @@ pub(crate) fn serve(
         .retry_policy_pause_on_max_attempts();
     let drive = HandlerOptions::new().idempotency_retention(IDEMPOTENCY);
     let run = RunObject(shared.clone()).into_service_definition().options(service.clone().handler("drive", drive));
-    let inbox = InboxObject.into_service_definition().options(service);
-    let mut endpoint = Endpoint::builder().bind(run).bind(inbox);
+    let inbox = InboxObject.into_service_definition().options(service.clone());
+    let state = StateObject.into_service_definition().options(service);
+    let mut endpoint = Endpoint::builder().bind(run).bind(inbox).bind(state);
     for key in &options.identity_keys {
         endpoint = endpoint.identity_key(key).map_err(|error| OpenRestateError::Key(error.to_string()))?;
     }
     let server = HttpServer::new(endpoint.build());
-    shared.runtime.spawn(async move {
-        server.serve_with_cancel(listener, stop).await;
-    });
-    Ok(())
+    Ok(shared.runtime.spawn(async move { server.serve_with_cancel(listener, stop).await }))
 }
 
 /// Registers the endpoint with the cluster. The cluster knows an endpoint by its URL, so this changes nothing if it is

@@ -6,7 +6,7 @@
 //!
 //! | port | place |
 //! |---|---|
-//! | journal, leases, inbox, timers of parked runs | the cluster |
+//! | journal, leases, inbox, state of flows, timers of parked runs | the cluster |
 //! | lists of runs | an index in the store beside the cluster, written after each commit |
 //! | documents, blobs, cache, sessions | the store beside the cluster |
 //!
@@ -20,6 +20,7 @@
 //! | `fold` | the heads and units that an invocation has recorded |
 //! | `live` | an invocation that drives in this process |
 //! | `tree`, `shared` | the trees of this process, claims and offers |
+//! | `state` | the state of flows |
 //! | `mail` | messages to drivers |
 //! | `index` | the index of runs |
 //! | `wire` | the JSON texts |
@@ -35,11 +36,12 @@ mod location;
 mod mail;
 mod objects;
 mod shared;
+mod state;
 mod store;
 mod tree;
 mod wire;
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 pub use beside::Beside;
 use flowcell_runtime::shared::SharedRuns;
@@ -47,6 +49,7 @@ pub use location::{Location, LocationError};
 use tokio::{
     runtime::Runtime,
     sync::{Notify, oneshot},
+    task::JoinHandle,
 };
 
 use crate::{client::Client, index::Index, shared::Shared};
@@ -94,6 +97,9 @@ impl Default for Options {
     }
 }
 
+/// The time that the end of a store waits for its threads.
+const END_PATIENCE: Duration = Duration::from_secs(2);
+
 /// A store on a Restate cluster, in the view of one process.
 pub struct RestateStore {
     shared: Arc<Shared>,
@@ -101,7 +107,8 @@ pub struct RestateStore {
     address: SocketAddr,
     /// Ends the endpoint when it is dropped.
     stop: Option<oneshot::Sender<()>>,
-    runtime: Option<Runtime>,
+    /// The threads, and the task that serves the endpoint.
+    running: Option<(Runtime, JoinHandle<()>)>,
 }
 
 impl RestateStore {
@@ -120,12 +127,12 @@ impl RestateStore {
         let index = Index::new(beside.clone());
         let shared = Arc::new(Shared::new(Client::new(&location.ingress), index, runtime.handle().clone()));
         let (stop, stopped) = oneshot::channel();
-        endpoint::serve(&shared, options, listener, stopped)?;
+        let serving = endpoint::serve(&shared, options, listener, stopped)?;
         if let Some(admin) = &location.admin {
             let url = options.advertise.clone().unwrap_or_else(|| format!("http://{address}"));
             runtime.block_on(endpoint::register(&Client::new(admin), &url))?;
         }
-        Ok(RestateStore { shared, beside, address, stop: Some(stop), runtime: Some(runtime) })
+        Ok(RestateStore { shared, beside, address, stop: Some(stop), running: Some((runtime, serving)) })
     }
 
     /// Returns the address at which this process listens for invocations.
@@ -143,9 +150,14 @@ impl Drop for RestateStore {
     fn drop(&mut self) {
         self.retire();
         drop(self.stop.take());
-        // Handlers that still wait are invoked again in another process.
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
+        // Handlers that still wait are invoked again in another process. A runtime may not end in a thread of another one.
+        if let Some((runtime, serving)) = self.running.take() {
+            let end = move || {
+                // Connections that do not end in time are cut.
+                let _ = runtime.block_on(async { tokio::time::timeout(END_PATIENCE, serving).await });
+                runtime.shutdown_timeout(END_PATIENCE);
+            };
+            let _ = std::thread::spawn(end).join();
         }
     }
 }

@@ -132,7 +132,8 @@ impl Live {
     fn next(&self) -> Next {
         let now = Instant::now();
         let mut state = self.tree.lock();
-        if state.is_due(now) || !state.outcomes.is_empty() || self.shared.is_retired() {
+        let is_last = self.shared.is_retired() && state.drivers.is_empty();
+        if state.is_due(now) || !state.outcomes.is_empty() || is_last {
             return Next::Commit;
         }
         // The handler hears of messages only after its first commit.
@@ -177,15 +178,12 @@ impl Live {
         self.mail_until.is_some_and(|until| until > now)
     }
 
-    /// Takes the next commit. Fails if this process ends.
+    /// Takes the next commit. At the end of this process, it hands the tree over to another one.
     pub(crate) fn take(&mut self) -> Result<Commit, StoreError> {
         let now = Instant::now();
         let tree = self.tree.clone();
         let mut state = tree.lock();
-        let entries = state.take_queue();
-        if self.shared.is_retired() && entries.is_empty() && state.outcomes.is_empty() && state.drivers.is_empty() {
-            return Err(StoreError::unavailable("this process ends"));
-        }
+        let entries = state.take_some();
         let units = entries.iter().map(|queued| wire::stored(&queued.entry)).collect::<Result<Vec<_>, _>>()?;
         let delivered = entries.iter().filter_map(|queued| queued.entry.delivered).collect::<Vec<_>>();
         entries.iter().for_each(|queued| self.count_calls(&queued.entry));
@@ -198,7 +196,7 @@ impl Live {
         }
         let was_free = entries.is_empty() && state.is_free() && state.mail.is_empty() && !self.awaits_mail(now);
         let rests = status.as_ref().is_none_or(|status| *status != Status::Active)
-            && (was_free || changed.is_some())
+            && (was_free || changed.is_some() && state.queue.is_empty())
             && !status.as_ref().is_some_and(|status| was_free && status.is_ready(self.shared.now()));
         let mut outcomes = std::mem::take(&mut state.outcomes);
         outcomes.extend(delivered.into_iter().map(|number| (number, mail::outcome(&Ok(())))));
@@ -213,7 +211,8 @@ impl Live {
         }
         self.commits += 1;
         let is_long = self.commits >= HAND_OVER_AT || self.commits >= HAND_OVER_AFTER && self.open_calls <= 0;
-        if then == Then::Continue && is_long {
+        let is_last = self.shared.is_retired() && state.drivers.is_empty();
+        if then == Then::Continue && (is_long || is_last) {
             then = Then::HandOver;
         }
         let listen = then == Then::Continue && !self.is_listening && self.began + LISTEN_AFTER <= now;
@@ -257,6 +256,15 @@ impl Live {
             self.shared.index.add(entry);
             entry.durable.advance(entry.unit.next_seq());
         }
+    }
+
+    /// Reports that only the first `kept` units of the last commit became facts, because the state of a flow has another
+    /// version by now. All drivers of the tree stop, and the next invocation goes on from the facts.
+    pub(crate) fn refuse_after(&mut self, kept: usize) {
+        for queued in self.in_flight.drain(kept.min(self.in_flight.len())..) {
+            queued.entry.durable.refuse();
+        }
+        self.tree.lock().refuse();
     }
 
     /// Takes messages from the inbox, and passes them to the driver.

@@ -17,14 +17,19 @@ use crate::{
     fold::{Fold, head_key, page_key},
     live::Live,
     shared::Shared,
+    state::Versioned,
     tree::Key,
-    wire::{Commit, Drive, Found, Head, INBOX, Mail, PageOfUnits, Post, RUN, ReadUnits, Then},
+    wire::{
+        Commit, Drive, Found, Head, INBOX, Mail, PageOfUnits, Post, RUN, ReadUnits, STATE, StateWrite, Then, Writes,
+    },
 };
 
 /// The key of the state that is present while an invocation drives the tree.
 const DRIVEN: &str = "driven";
 /// The key of the state that shows that the run was removed.
 const REMOVED: &str = "removed";
+/// The bytes of units after which an answer has no further page.
+const MAX_ANSWER_BYTES: usize = 2 << 20;
 /// The number of outcomes that an inbox keeps.
 const MAX_OUTCOMES: usize = 256;
 
@@ -51,6 +56,8 @@ impl RunObject {
         } else if !input.first.is_empty() {
             let first = Commit { units: input.first.clone(), ..Commit::default() };
             fold.add(&ctx, &first).await?;
+            // Readers know the run from now on.
+            fold.publish(&ctx);
         }
         ctx.set(DRIVEN, true);
         let then = self.drive_tree(&ctx, &key, &mut fold, &input).await?;
@@ -88,12 +95,16 @@ impl RunObject {
         };
         let begin = head.pages.partition_point(|first| *first <= wanted.from).saturating_sub(1);
         let end = head.pages.len().min(begin.saturating_add(wanted.pages));
-        let mut page = PageOfUnits { units: Vec::new(), is_last: end == head.pages.len() };
-        for first in &head.pages[begin..end] {
-            if let Some(Json(units)) = ctx.get::<Json<Vec<Box<RawValue>>>>(&page_key(&wanted.run, *first)).await? {
+        let (mut page, mut next, mut bytes) = (PageOfUnits::default(), begin, 0);
+        while next < end && bytes < MAX_ANSWER_BYTES {
+            let key = page_key(&wanted.run, head.pages[next]);
+            if let Some(Json(units)) = ctx.get::<Json<Vec<Box<RawValue>>>>(&key).await? {
+                bytes += units.iter().map(|unit| unit.get().len()).sum::<usize>();
                 page.units.extend(units);
             }
+            next += 1;
         }
+        page.is_last = next == head.pages.len();
         Ok(Json(page))
     }
 
@@ -146,7 +157,15 @@ impl RunObject {
                     None => Err(TerminalError::new("the invocation has no driver").into()),
                 }
             };
-            let Json(commit) = ctx.run(take).name("commit").await?;
+            let Json(mut commit) = ctx.run(take).name("commit").await?;
+            let kept = RunObject::write_state(ctx, &key.0, &commit).await?;
+            if kept < commit.units.len() {
+                commit.units.truncate(kept);
+                commit = Commit { units: commit.units, then: Then::HandOver, ..Commit::default() };
+                if let Some(live) = &mut live {
+                    live.refuse_after(kept);
+                }
+            }
             fold.add(ctx, &commit).await?;
             fold.hear(&key.1, &commit.outcomes);
             let published = fold.published();
@@ -175,6 +194,19 @@ impl RunObject {
                 return Ok(commit.then);
             }
         }
+    }
+
+    /// Writes the state that the units of a commit write. Returns the number of units before the first one whose write is
+    /// refused.
+    async fn write_state(ctx: &ObjectContext<'_>, tenant: &Tenant, commit: &Commit) -> Result<usize, TerminalError> {
+        for (kept, unit) in commit.units.iter().enumerate() {
+            let Some(Writes { flow, writes }) = &unit.writes else { continue };
+            let target = RequestTarget::object(STATE, format!("{tenant}/{flow}"), "write");
+            if !ctx.request::<_, bool>(target, Json(writes.clone())).call().await? {
+                return Ok(kept);
+            }
+        }
+        Ok(commit.units.len())
     }
 
     /// Offers an awakeable to the inbox, which resolves it with messages.
@@ -293,5 +325,40 @@ impl InboxObject {
     async fn clear(&self, ctx: ObjectContext<'_>, _: Json<()>) -> Result<(), HandlerError> {
         ctx.clear_all();
         Ok(())
+    }
+}
+
+/// The object with the state of a flow.
+pub(crate) struct StateObject;
+
+#[restate_sdk::object(name = "FlowcellState", lazy_state, client_visibility = "pub(crate)")]
+impl StateObject {
+    /// Returns the value of a key, with its version.
+    #[handler]
+    async fn get(&self, ctx: SharedObjectContext<'_>, key: String) -> Result<Json<Option<Versioned>>, HandlerError> {
+        Ok(Json(ctx.get::<Json<Versioned>>(&format!("v/{key}")).await?.map(|Json(found)| found)))
+    }
+
+    /// Writes all values, if each has the version before the one that its write makes. Returns false otherwise.
+    #[handler]
+    async fn write(&self, ctx: ObjectContext<'_>, Json(writes): Json<Vec<StateWrite>>) -> Result<bool, HandlerError> {
+        let mut versions: HashMap<&str, u64> = HashMap::new();
+        for write in &writes {
+            let before = match versions.get(&*write.key) {
+                Some(version) => *version,
+                None => {
+                    let found = ctx.get::<Json<Versioned>>(&format!("v/{}", write.key)).await?;
+                    found.map_or(0, |Json(found)| found.version)
+                }
+            };
+            if before + 1 != write.version {
+                return Ok(false);
+            }
+            versions.insert(&write.key, write.version);
+        }
+        for StateWrite { key, value, version } in &writes {
+            ctx.set(&format!("v/{key}"), Json(Versioned { value: value.clone(), version: *version }));
+        }
+        Ok(true)
     }
 }

@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use flowcell_contract::{RunId, Tenant};
@@ -27,12 +27,15 @@ use crate::{
     client::{Client, RequestError},
     fold::Fold,
     index::Index,
+    state::{Undecided, Versioned},
     tree::{Key, Pending, Queued, Tree, object_key},
-    wire::{self, Commit, Drive, Found, INBOX, PageOfUnits, RUN, ReadUnits},
+    wire::{self, Commit, Drive, Found, INBOX, PageOfUnits, RUN, ReadUnits, STATE},
 };
 
 /// The time for which a claim waits until its invocation begins here.
 const CLAIM_PATIENCE: Duration = Duration::from_secs(5);
+/// The time that the end of this process waits until its trees are handed over.
+const RETIRE_PATIENCE: Duration = Duration::from_secs(3);
 /// The time that drivers wait for an invocation that they have asked for.
 const INVOCATION_PATIENCE: Duration = Duration::from_secs(10);
 /// The time for which the first units of a run are sent again while the cluster does not answer.
@@ -55,6 +58,7 @@ pub(crate) struct Shared {
     pub(crate) sessions: AtomicU64,
     pub(crate) commits: AtomicU64,
     pub(crate) pending: Arc<Pending>,
+    pub(crate) undecided: Arc<Undecided>,
     /// Notified when a tree waits for a supervisor.
     pub(crate) offered: Arc<Notify>,
     trees: Mutex<HashMap<Key, Arc<Tree>>>,
@@ -76,6 +80,7 @@ impl Shared {
             sessions: AtomicU64::new(0),
             commits: AtomicU64::new(0),
             pending: Arc::default(),
+            undecided: Arc::default(),
             offered: Arc::default(),
             trees: Mutex::default(),
             tops: Mutex::default(),
@@ -95,11 +100,19 @@ impl Shared {
         self.retired.load(Ordering::Acquire)
     }
 
-    /// Ends the work of this process: invocations without a driver go to other processes.
+    /// Ends the work of this process: hands its trees without a driver over to other processes.
     pub(crate) fn retire(&self) {
         self.retired.store(true, Ordering::Release);
         let trees: Vec<_> = self.trees.lock().values().cloned().collect();
         trees.iter().for_each(|tree| tree.changed.notify_one());
+        let until = Instant::now() + RETIRE_PATIENCE;
+        let has_session = |tree: &Arc<Tree>| {
+            let state = tree.lock();
+            state.session.is_some() && state.drivers.is_empty()
+        };
+        while Instant::now() < until && trees.iter().any(has_session) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Returns the top run of the tree of a run.
@@ -155,8 +168,14 @@ impl Shared {
         }
         let key = (entry.tenant.clone(), self.top(&entry.tenant, &entry.run));
         let tree = self.tree(&key);
-        let is_forced = entry.force;
-        if tree.push(Queued { _unsettled: self.pending.count(), entry }) {
+        let is_forced = entry.force || entry.writes.is_some();
+        let decision = entry.writes.as_ref().map(|staged| self.undecided.of_entry(&entry.tenant, staged));
+        if !entry.rows.is_empty() {
+            tracing::error!(run = %entry.run, "sessions of flows need another store than a Restate cluster");
+            entry.durable.refuse();
+            return;
+        }
+        if tree.push(Queued { _unsettled: self.pending.count(), _decision: decision, entry }) {
             self.begin(&tree);
         } else if !is_forced {
             self.dirty.lock().push(tree);
@@ -181,11 +200,13 @@ impl Shared {
         state.is_asked = true;
         state.asked = self.sessions.fetch_add(1, Ordering::Relaxed) + 1;
         let number = state.asked;
-        let is_new = state
-            .queue
-            .first()
-            .is_some_and(|queued| queued.entry.run == tree.key.1 && queued.entry.new_record().is_some());
-        let first = if is_new { state.take_queue() } else { Vec::new() };
+        // The state of a flow decides about units with writes, so these are no input of an invocation.
+        let is_new = state.queue.iter().all(|queued| queued.entry.writes.is_none())
+            && state
+                .queue
+                .first()
+                .is_some_and(|first| first.entry.run == tree.key.1 && first.entry.new_record().is_some());
+        let first = if is_new { state.take_some() } else { Vec::new() };
         drop(state);
         let (shared, tree) = (self.clone(), tree.clone());
         self.runtime.spawn(async move {
@@ -403,6 +424,12 @@ impl Shared {
 
     pub(crate) async fn units(&self, key: &Key, wanted: &ReadUnits) -> Result<PageOfUnits, StoreError> {
         Ok(self.ingress.post(&path(RUN, key, "units"), None, wanted, READ_PATIENCE).await?)
+    }
+
+    /// Returns a value of a flow's state.
+    pub(crate) async fn state(&self, tenant: &Tenant, flow: &str, key: &str) -> Result<Option<Versioned>, StoreError> {
+        let path = path(STATE, &(tenant.clone(), RunId::from(flow)), "get");
+        Ok(self.ingress.post(&path, None, &key, READ_PATIENCE).await?)
     }
 
     /// Sends a request to the inbox of a tree.

@@ -68,9 +68,12 @@ impl Journal for RestateStore {
 
     fn find(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Record>, StoreError> {
         // Fails if the run was removed.
-        self.shared.index.journal().find(tenant, run)?;
-        let head = self.head(tenant, run)?;
-        head.map(|head| wire::record(run, &head.record)).transpose()
+        let indexed = self.shared.index.journal().find(tenant, run)?;
+        let Some(head) = self.head(tenant, run)? else { return Ok(None) };
+        let record = wire::record(run, &head.record)?;
+        // People change the labels of a run in the index, also while a process drives the run.
+        let labels = indexed.map_or_else(|| record.labels.clone(), |indexed| indexed.labels);
+        Ok(Some(Record { labels, ..record }))
     }
 
     fn read(&self, tenant: &Tenant, run: &RunId, from: u64, limit: usize) -> Result<Vec<Arc<Unit>>, StoreError> {

@@ -14,7 +14,10 @@ use flowcell_runtime::{
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::{Notify, oneshot};
 
-use crate::wire::{Head, Mail};
+use crate::{
+    state::Decision,
+    wire::{Head, Mail},
+};
 
 /// The tenant and the top run of a tree.
 pub(crate) type Key = (Tenant, RunId);
@@ -24,6 +27,9 @@ pub(crate) fn object_key((tenant, top): &Key) -> String {
     format!("{tenant}/{top}")
 }
 
+/// The maximum bytes of the units of a commit, unless one unit is larger. The cluster accepts messages of 32 MiB.
+const MAX_COMMIT_BYTES: u64 = 8 << 20;
+
 /// The pause before a tree is offered again that was offered in vain.
 const OFFER_AGAIN: Duration = Duration::from_secs(1);
 
@@ -31,6 +37,8 @@ const OFFER_AGAIN: Duration = Duration::from_secs(1);
 pub(crate) struct Queued {
     pub(crate) entry: Entry,
     pub(crate) _unsettled: Unsettled,
+    /// The keys of state that other runs wait for until the entry is durable or refused.
+    pub(crate) _decision: Option<Decision>,
 }
 
 /// The number of entries that are neither durable nor refused.
@@ -129,7 +137,7 @@ impl Tree {
             state.durables.retain(|known| known.strong_count() > 0);
             state.durables.push(Arc::downgrade(&entry.durable));
         }
-        state.is_forced |= entry.force;
+        state.is_forced |= entry.force || entry.writes.is_some();
         state.facts += entry.unit.facts.len();
         state.since.get_or_insert_with(Instant::now);
         state.queue.push(queued);
@@ -187,6 +195,22 @@ impl TreeState {
     pub(crate) fn take_queue(&mut self) -> Vec<Queued> {
         (self.is_forced, self.facts, self.since) = (false, 0, None);
         std::mem::take(&mut self.queue)
+    }
+
+    /// Takes the first queued entries, as many as one commit may have. The others stay due.
+    pub(crate) fn take_some(&mut self) -> Vec<Queued> {
+        let mut bytes = 0_u64;
+        let count = self.queue.iter().take_while(|queued| {
+            let is_first = bytes == 0;
+            bytes = bytes.saturating_add(queued.entry.unit.size().max(1));
+            is_first || bytes <= MAX_COMMIT_BYTES
+        });
+        let count = count.count();
+        if count == self.queue.len() {
+            return self.take_queue();
+        }
+        self.is_forced = true;
+        self.queue.drain(..count).collect()
     }
 
     /// Returns true if no driver and no supervisor has the tree.

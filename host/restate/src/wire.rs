@@ -8,13 +8,16 @@ use std::sync::Arc;
 use flowcell_contract::RunId;
 use flowcell_runtime::{
     RunStatus,
-    ports::{Entry, Record, StoreError, StoredStatus, Unit},
+    fact::Write,
+    ports::{Entry, Record, Staged, StoreError, StoredStatus, Unit},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
 /// The name of the object with the journal of a tree.
 pub(crate) const RUN: &str = "FlowcellRun";
+/// The name of the object with the state of a flow.
+pub(crate) const STATE: &str = "FlowcellState";
 /// The name of the object with the inbox of a tree.
 pub(crate) const INBOX: &str = "FlowcellInbox";
 
@@ -43,6 +46,25 @@ pub(crate) struct StoredUnit {
     pub(crate) record: Option<Box<RawValue>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) status: Option<Status>,
+    /// The state writes on which the unit depends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) writes: Option<Writes>,
+}
+
+/// The state writes of a unit.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Writes {
+    pub(crate) flow: Arc<str>,
+    pub(crate) writes: Vec<StateWrite>,
+}
+
+/// One write of a flow's state.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct StateWrite {
+    pub(crate) key: String,
+    pub(crate) value: Box<RawValue>,
+    /// The version that the write makes.
+    pub(crate) version: u64,
 }
 
 /// The result of one `ctx.run`: facts that become durable together, and what the handler does next.
@@ -204,7 +226,16 @@ pub(crate) fn stored(entry: &Entry) -> Result<StoredUnit, StoreError> {
         unit: raw(&*entry.unit)?,
         record: entry.record.as_ref().map(raw).transpose()?,
         status: entry.status.map(Status::from),
+        writes: entry.writes.as_ref().map(writes).transpose()?,
     })
+}
+
+fn writes(staged: &Staged) -> Result<Writes, StoreError> {
+    let write = |(write, version): &(Write, u64)| {
+        Ok::<_, StoreError>(StateWrite { key: write.key.clone(), value: raw(&write.value)?, version: *version })
+    };
+    let writes = staged.writes.iter().map(write).collect::<Result<_, _>>()?;
+    Ok(Writes { flow: staged.flow.clone(), writes })
 }
 
 /// Parses a JSON text of any depth.

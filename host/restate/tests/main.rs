@@ -4,8 +4,11 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod driving;
+#[path = "../../runtime/tests/flows/mod.rs"]
+mod flows;
 mod messages;
 mod nodes;
 mod processes;
 mod server;
+mod stores;
 mod supervisor;

@@ -60,6 +60,20 @@ pub(crate) fn server() -> Option<Turn> {
     }
 }
 
+/// Starts a server for one test. If it is not installed, prints the name of the skipped test and returns `None`.
+pub(crate) fn own_server() -> Option<Server> {
+    // The shared server shows whether it is installed.
+    drop(server()?);
+    Some(start(&[]).unwrap())
+}
+
+/// Shows the log of this process if `FLOWCELL_TEST_LOG` has a filter.
+pub(crate) fn log() {
+    let filter = tracing_subscriber::EnvFilter::from_env("FLOWCELL_TEST_LOG");
+    // Only the first call of a test binary sets the log.
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+}
+
 /// Returns a port that no program uses.
 pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()

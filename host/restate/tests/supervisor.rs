@@ -22,7 +22,7 @@ use tokio::runtime::Runtime;
 
 use crate::{
     nodes::{Nodes, TextFlows, capabilities, options, pinned, tenant},
-    server::{Server, free_port},
+    server::{Server, free_port, log},
 };
 
 static IDS: AtomicU64 = AtomicU64::new(0);
@@ -46,9 +46,7 @@ impl Host {
     }
 
     pub(crate) fn listening(url: &str, folder: &Path, port: u16) -> Host {
-        // Only the first process of a test binary sets the log.
-        let filter = tracing_subscriber::EnvFilter::from_env("FLOWCELL_TEST_LOG");
-        let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+        log();
         let beside = Arc::new(SqliteStore::open(folder, stop_process).unwrap());
         let listen = Options { listen: ([127, 0, 0, 1], port).into(), ..Options::default() };
         let store = Arc::new(RestateStore::open(url, &listen, beside).unwrap());
