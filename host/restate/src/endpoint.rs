@@ -8,7 +8,11 @@ use restate_sdk::{
     service::IntoServiceDefinition,
 };
 use serde::Serialize;
-use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
+use tokio::{
+    net::{TcpListener, TcpSocket},
+    sync::oneshot,
+    task::JoinHandle,
+};
 
 use crate::{
     OpenRestateError, Options,
@@ -17,6 +21,8 @@ use crate::{
     shared::Shared,
 };
 
+/// The number of connections that may wait to be accepted.
+const BACKLOG: u32 = 1_024;
 /// The time that an invocation may do nothing, such as during a call of a model.
 const INACTIVITY: Duration = Duration::from_secs(24 * 3_600);
 /// The time for which the cluster remembers the start of a run by its id. The object remembers it later.
@@ -33,12 +39,18 @@ struct Deployment<'a> {
 }
 
 /// Binds the endpoint. Fails if it would accept requests from other machines without a signature.
-pub(crate) async fn bind(options: &Options) -> Result<(TcpListener, SocketAddr), OpenRestateError> {
+pub(crate) fn bind(options: &Options) -> Result<(TcpListener, SocketAddr), OpenRestateError> {
     if !options.listen.ip().is_loopback() && options.identity_keys.is_empty() {
         return Err(OpenRestateError::Unsigned(options.listen));
     }
     let failed = |error: std::io::Error| OpenRestateError::Listen(options.listen, error.to_string());
-    let listener = TcpListener::bind(options.listen).await.map_err(failed)?;
+    let socket = if options.listen.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
+    let socket = socket.map_err(failed)?;
+    socket.set_reuseaddr(true).map_err(failed)?;
+    // Connections inherit this. Without it, a commit waits for the confirmation of the message before it.
+    socket.set_nodelay(true).map_err(failed)?;
+    socket.bind(options.listen).map_err(failed)?;
+    let listener = socket.listen(BACKLOG).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     Ok((listener, address))
 }

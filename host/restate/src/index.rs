@@ -45,6 +45,16 @@ impl Index {
         self.beside.journal()
     }
 
+    /// Notes that this process sends the first units of a run. So the index has no row of the run.
+    pub(crate) fn expect(&self, tenant: &Tenant, run: &RunId) {
+        self.indexed.lock().entry((tenant.clone(), run.clone())).or_default();
+    }
+
+    /// Forgets a run that another process has accepted.
+    pub(crate) fn forget(&self, tenant: &Tenant, run: &RunId) {
+        self.indexed.lock().remove(&(tenant.clone(), run.clone()));
+    }
+
     /// Adds what an entry changes in the row of its run.
     pub(crate) fn add(&self, entry: &Entry) {
         if entry.record.is_none() && entry.status.is_none() {

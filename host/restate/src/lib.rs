@@ -10,6 +10,23 @@
 //! | lists of runs | an index in the store beside the cluster, written after each commit |
 //! | documents, blobs, cache, sessions | the store beside the cluster |
 //!
+//! **The order of a commit.** The driver's entries travel to the handler of the invocation, become the value of one
+//! `ctx.run`, and are durable when the cluster answers. The units go from the journal of the invocation to the state of
+//! the object when the run rests, and at the latest 50 ms after the first of them, for readers in other processes.
+//!
+//! **What the store does not do yet**, so callers must refuse it:
+//!
+//! | part | what happens |
+//! |---|---|
+//! | sessions of agentic flows | the driver is refused, with an error in the log |
+//! | the sweep of blobs | nothing is removed |
+//! | the removal of a tenant, checks and copies of the whole store | an error |
+//! | an index on a server, shared by processes | [`Beside`] has only the embedded store |
+//! | a unit of more than 32 MiB as JSON text | the cluster refuses it |
+//!
+//! An invocation stays at the URL of the deployment at which it began. Processes of one cluster therefore share one URL,
+//! behind a load balancer.
+//!
 //! | module | content |
 //! |---|---|
 //! | `location` | the URL |
@@ -123,7 +140,11 @@ impl RestateStore {
             .enable_all()
             .build()
             .map_err(threads)?;
-        let (listener, address) = runtime.block_on(endpoint::bind(options))?;
+        let (listener, address) = {
+            // A listener belongs to a runtime.
+            let _entered = runtime.enter();
+            endpoint::bind(options)?
+        };
         let index = Index::new(beside.clone());
         let shared = Arc::new(Shared::new(Client::new(&location.ingress), index, runtime.handle().clone()));
         let (stop, stopped) = oneshot::channel();

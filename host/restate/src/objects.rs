@@ -30,6 +30,8 @@ const DRIVEN: &str = "driven";
 const REMOVED: &str = "removed";
 /// The bytes of units after which an answer has no further page.
 const MAX_ANSWER_BYTES: usize = 2 << 20;
+/// The time that a handler waits for facts alone before it also waits for messages.
+const SHORT_WAIT: Duration = Duration::from_millis(2);
 /// The number of outcomes that an inbox keeps.
 const MAX_OUTCOMES: usize = 256;
 
@@ -135,6 +137,10 @@ impl RunObject {
         loop {
             // Until a closure runs, the results of an earlier try of this invocation are replayed.
             while let Some(live) = &mut live {
+                // Each wait for a message tells the cluster so. The next facts often follow at once.
+                if tokio::time::timeout(SHORT_WAIT, live.ready()).await.is_ok() {
+                    break;
+                }
                 tokio::select! {
                     biased;
                     () = live.ready() => break,

@@ -229,6 +229,7 @@ impl Shared {
             return refuse(first);
         };
         let drive = Drive { first: units, ..Drive::default() };
+        self.index.expect(&tree.key.0, &tree.key.1);
         let sent = self.send_drive(&tree.key, &drive, Some("first"), SEND_PATIENCE).await;
         let is_accepted = match sent {
             Ok(true) => true,
@@ -240,6 +241,7 @@ impl Shared {
             }
         };
         if !is_accepted {
+            self.index.forget(&tree.key.0, &tree.key.1);
             tree.lock().refuse();
             return refuse(first);
         }

@@ -6,6 +6,7 @@
 mod driving;
 #[path = "../../runtime/tests/flows/mod.rs"]
 mod flows;
+mod measures;
 mod messages;
 mod nodes;
 mod processes;

@@ -119,6 +119,19 @@ pub(crate) fn start(more: &[(&str, String)]) -> Result<Server, String> {
     Ok(Server { ingress, admin, _watched: watched })
 }
 
+/// Posts a JSON text, and returns the body of the answer.
+pub(crate) fn post(port: u16, path: &str, body: &str) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let length = body.len();
+    let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n");
+    stream.write_all(format!("{head}Content-Length: {length}\r\n\r\n{body}").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 2"), "{answer}");
+    body.to_owned()
+}
+
 /// Returns true if a server answers a request with 200.
 fn answers(port: u16, path: &str) -> bool {
     let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
