@@ -45,6 +45,17 @@ impl From<RequestError> for StoreError {
     }
 }
 
+/// Returns true if the server may accept the same request later.
+fn is_temporary(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::TOO_MANY_REQUESTS
+            | StatusCode::BAD_GATEWAY
+            | StatusCode::SERVICE_UNAVAILABLE
+            | StatusCode::GATEWAY_TIMEOUT
+    )
+}
+
 /// A client of one address.
 pub(crate) struct Client {
     address: Arc<str>,
@@ -77,7 +88,7 @@ impl Client {
                     let text = if text.is_empty() { "null" } else { std::str::from_utf8(&text).unwrap_or("") };
                     return parse(text).map_err(|error| self.unreachable(error));
                 }
-                Ok((status, text)) if status.is_client_error() && status != StatusCode::TOO_MANY_REQUESTS => {
+                Ok((status, text)) if !is_temporary(status) => {
                     let (address, path) = (self.address.clone(), path.to_owned());
                     let why = String::from_utf8_lossy(&text).into_owned();
                     return Err(RequestError::Refused { address, path, status, why });

@@ -101,30 +101,29 @@ impl Drop for Decision {
     }
 }
 
-impl RestateStore {
-    fn stored_state(&self, key: &StateKey) -> Result<Option<(Value, u64)>, StoreError> {
-        if let Some(staged) = self.shared.undecided.settled(key) {
-            return Ok(Some(staged));
-        }
-        let (shared, wanted) = (self.shared.clone(), key.clone());
-        let found = self.shared.block_on(async move { shared.state(&wanted.0, &wanted.1, &wanted.2).await })?;
-        let Some(found) = found else { return Ok(None) };
-        let damaged = |error| {
-            let (_, flow, key) = key;
-            StoreError::damaged(format!("the state `{key}` of the flow `{flow}` is damaged: {error}"))
-        };
-        Ok(Some((wire::parse(found.value.get()).map_err(damaged)?, found.version)))
+/// Returns a value in the view of this thread, with its version.
+fn visible(store: &RestateStore, key: &StateKey) -> Result<Option<(Value, u64)>, StoreError> {
+    if let Some(staged) = store.shared.undecided.settled(key) {
+        return Ok(Some(staged));
     }
+    let (shared, wanted) = (store.shared.clone(), key.clone());
+    let found = store.shared.block_on(async move { shared.state(&wanted.0, &wanted.1, &wanted.2).await })?;
+    let Some(found) = found else { return Ok(None) };
+    let damaged = |error| {
+        let (_, flow, key) = key;
+        StoreError::damaged(format!("the state `{key}` of the flow `{flow}` is damaged: {error}"))
+    };
+    Ok(Some((wire::parse(found.value.get()).map_err(damaged)?, found.version)))
 }
 
 impl StateStore for RestateStore {
     fn get(&self, tenant: &Tenant, flow: &str, key: &str) -> Result<Option<(Value, u64)>, StoreError> {
-        self.stored_state(&(tenant.clone(), flow.into(), key.to_owned()))
+        visible(self, &(tenant.clone(), flow.into(), key.to_owned()))
     }
 
     fn stage(&self, tenant: &Tenant, flow: &Arc<str>, writes: Vec<Write>) -> Result<Staged, StageError> {
         let key = |key: &str| (tenant.clone(), flow.clone(), key.to_owned());
-        let version = |name: &str| Ok(self.stored_state(&key(name))?.map_or(0, |(_, version)| version));
+        let version = |name: &str| Ok(visible(self, &key(name))?.map_or(0, |(_, version)| version));
         let staged = Staged::assign_versions(flow, writes, version)?;
         for (write, version) in &staged.writes {
             self.shared.undecided.add(key(&write.key), write.value.clone(), *version);

@@ -24,6 +24,7 @@ nodes:
   - { type: t.noop, title: Hands its input on, input: { type: object } }
   - { type: t.ask, title: Asks, input: { type: object } }
   - { type: t.wait, title: Waits, input: { type: object } }
+  - { type: t.count, title: Counts in the state, input: { type: object } }
   - { type: t.call, title: Calls the world outside, input: { type: object } }
 ";
 
@@ -48,10 +49,21 @@ impl NodeRunner for Nodes {
                     let call = Call { interface: "outside".into(), function: function.into(), args };
                     Ok(Step::Done(calls.call(call).await?))
                 }
+                ("t.count", None) => count(&*calls).await,
                 _ => Ok(Step::Done(attempt.input)),
             }
         })
     }
+}
+
+async fn count(calls: &dyn Calls) -> StepResult {
+    let call = |function: &str, args: Vec<(&str, Json)>| {
+        calls.call(Call { interface: "state".into(), function: function.into(), args: Json::object(args).into() })
+    };
+    let found = call("get", vec![("key", Json::from("count"))]).await?;
+    let value = found.json().get("value").and_then(Json::as_u64).unwrap_or(0) + 1;
+    call("set", vec![("key", Json::from("count")), ("value", Json::from(value))]).await?;
+    Ok(Step::Done(Json::object([("count", Json::from(value))]).into()))
 }
 
 /// The world outside: writes a line to a file for each call, with its key.
@@ -101,9 +113,14 @@ impl Flows for TextFlows {
 
 /// Returns the flow with these nodes and edges.
 pub(crate) fn graph(body: &str) -> Arc<Graph> {
+    graph_named("f", body)
+}
+
+/// Returns the flow with this name. Flows with different names have different state.
+fn graph_named(name: &str, body: &str) -> Arc<Graph> {
     let mut catalog = Catalog::default();
     catalog.add(Manifest::parse(MANIFEST).unwrap(), &Digest("00".into()));
-    let text = format!("flow: {{ name: f, input: {{ a: 1 }} }}\n{body}");
+    let text = format!("flow: {{ name: {name}, input: {{ a: 1 }} }}\n{body}");
     let checked = flowcell_flow::load(&Source { name: "f.yaml".into(), text }, &catalog, &NoContext);
     Arc::new(checked.graph.unwrap_or_else(|| panic!("{:?}", checked.diagnostics)))
 }

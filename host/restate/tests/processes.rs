@@ -6,9 +6,15 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
+use flowcell_restate::{OpenRestateError, Options, RestateStore};
+use flowcell_runtime::{
+    ports::StateStore,
+    sqlite::{SqliteStore, stop_process},
+};
+
 use crate::{
-    nodes::{chain, ledger},
-    server::{Server, free_port, server},
+    nodes::{chain, ledger, tenant},
+    server::{Server, free_port, own_server, server},
     supervisor::{Host, fresh},
 };
 
@@ -95,6 +101,46 @@ fn a_run_goes_on_after_its_process_was_killed() {
     assert_eq!(facts.iter().filter(|fact| *fact == "CallEnded").count(), 12, "{facts:?}");
     let keys: std::collections::BTreeSet<_> = ledger(&file).into_iter().collect();
     assert_eq!(keys.len(), 12, "each operation has one key");
+}
+
+#[test]
+fn state_agrees_with_the_runs_after_kills() {
+    let Some(server) = own_server() else { return };
+    let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
+    let file = folder.path().join("ledger");
+    let runs: Vec<_> = (0..3).map(|_| fresh("counts")).collect();
+    let mut process = Process::start(&server, folder.path(), port);
+    for run in &runs {
+        process
+            .accept(run, &chain(&["type: t.count", "type: t.call", "type: t.count", "type: t.call", "type: t.count"]));
+    }
+    for kills in 1..=2 {
+        while ledger(&file).len() < kills * 2 {
+            std::thread::yield_now();
+        }
+        process.kill();
+        process = Process::start(&server, folder.path(), port);
+    }
+    process.kill();
+    let host = Host::listening(&server.url(), folder.path(), port);
+    runs.iter().for_each(|run| host.wait_for(run, "succeeded"));
+    // The nodes read and write in two steps, so runs at the same time may write the same number.
+    let (_, version) = host.store.get(&tenant(), "f", "count").unwrap().unwrap();
+    assert_eq!(version, 9, "each task has written once");
+}
+
+#[test]
+fn an_endpoint_refuses_requests_without_a_signature() {
+    let Some(server) = own_server() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let beside = std::sync::Arc::new(SqliteStore::open(folder.path(), stop_process).unwrap());
+    let key = "publickeyv1_ChjENKeMvCtRnqG2mrBK1HmPKufgFUc98K8B3ononQvp".to_owned();
+    let options = Options { listen: ([127, 0, 0, 1], free_port()).into(), advertise: None, identity_keys: vec![key] };
+    let refused = RestateStore::open(&server.url(), &options, beside.clone()).err();
+    assert!(matches!(refused, Some(OpenRestateError::Register(_))), "the cluster does not sign: {refused:?}");
+    let open = Options { listen: ([0, 0, 0, 0], free_port()).into(), ..Options::default() };
+    let refused = RestateStore::open(&server.url(), &open, beside).err();
+    assert!(matches!(refused, Some(OpenRestateError::Unsigned(_))), "{refused:?}");
 }
 
 #[test]

@@ -51,7 +51,7 @@ impl Host {
         let listen = Options { listen: ([127, 0, 0, 1], port).into(), ..Options::default() };
         let store = Arc::new(RestateStore::open(url, &listen, beside).unwrap());
         let mut world = World::in_memory(Arc::new(Nodes), Arc::new(TextFlows));
-        (world.journal, world.leases) = (store.clone(), store.clone());
+        (world.journal, world.leases, world.state) = (store.clone(), store.clone(), store.clone());
         world.capabilities = capabilities(&folder.join("ledger"));
         let world = Arc::new(world);
         store.serve(&world).unwrap();
