@@ -1,6 +1,7 @@
 //! A Restate server for tests. It ends with the test process, even if that process is killed.
 
 use std::{
+    collections::BTreeSet,
     env,
     fs::File,
     io::{Read, Write},
@@ -74,9 +75,16 @@ pub(crate) fn log() {
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
 }
 
-/// Returns a port that no program uses.
+/// Returns a port that no program uses, and that no test of this process gets later. A cluster calls the port of its
+/// process also while that process is away.
 pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    loop {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        if GIVEN.lock().unwrap().insert(port) {
+            return port;
+        }
+    }
 }
 
 fn program() -> Result<PathBuf, String> {
