@@ -87,10 +87,18 @@ pub(crate) fn free_port() -> u16 {
     }
 }
 
+/// Returns the path of the server. The command of the npm package is a script that starts the server as its child, which
+/// would outlive a killed script.
 fn program() -> Result<PathBuf, String> {
     let path = env::var_os("PATH").unwrap_or_default();
-    let found = env::split_paths(&path).map(|folder| folder.join("restate-server")).find(|path| path.is_file());
-    found.ok_or_else(|| "`restate-server` is not installed".to_owned())
+    let of_package = |system: &str| format!("../@restatedev/restate-server-{system}/bin/restate-server");
+    let names = [of_package("linux-x64"), of_package("linux-arm64"), "restate-server".to_owned()];
+    let is_program = |path: &PathBuf| {
+        let mut start = [0; 4];
+        File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok() && start == *b"\x7fELF"
+    };
+    let all = env::split_paths(&path).flat_map(|folder| names.clone().map(|name| folder.join(name)));
+    all.into_iter().find(is_program).ok_or_else(|| "`restate-server` is not installed".to_owned())
 }
 
 /// Starts a server with more settings, each as the name and the value of an environment variable.
