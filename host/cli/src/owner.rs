@@ -2,11 +2,10 @@
 
 use std::{
     cell::RefCell,
-    hash::{BuildHasher as _, RandomState},
     path::Path,
     sync::Arc,
     thread,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -21,6 +20,7 @@ use tokio::runtime::Runtime;
 use crate::{
     arguments::shell_word,
     cli_error::{CliError, Exit},
+    clock::now_ms,
     content::Content,
     options::{PackArgs, StoreArgs, StoreLocation},
     terminal::Terminal,
@@ -79,12 +79,9 @@ pub(crate) fn ask_present_owner(folder: &Path, ask: &OwnerRequest) -> Result<Own
     }
 }
 
-/// Makes the id of a new run, in the form of the ids that hosts make. A request with an id may be sent again: the run
-/// begins once.
+/// Makes the id of a new run. A request with an id may be sent again: the run begins once.
 pub(crate) fn new_run_id() -> RunId {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
-    let random = RandomState::new().hash_one(now) as u32;
-    RunId::from(format!("run-{now:012x}{random:08x}"))
+    flowcell::new_run_id(now_ms())
 }
 
 pub(crate) fn refused(code: &str, message: &str, run: &RunId) -> CliError {

@@ -43,7 +43,7 @@ pub trait Blobs: Send + Sync + 'static {
     /// Begins to store bytes in parts. Nothing is stored before [`BlobWriter::finish`]. By default the parts are
     /// collected in memory, up to [`MAX_WHOLE_BYTES`].
     fn writer(self: Arc<Self>, tenant: &Tenant) -> Result<Box<dyn BlobWriter>, Failure> {
-        Ok(Box::new(WholeWriter { blobs: self, tenant: tenant.clone(), bytes: Vec::new() }))
+        Ok(Box::new(WholeWriter::new(self, tenant, "")))
     }
 }
 
@@ -60,17 +60,26 @@ pub trait BlobWriter: Send + Sync {
     fn finish(self: Box<Self>, mime: &str) -> Result<BlobRef, Failure>;
 }
 
-/// Collects the parts in memory.
-struct WholeWriter<B: Blobs + ?Sized> {
+/// Collects the parts in memory, up to [`MAX_WHOLE_BYTES`].
+pub struct WholeWriter<B: Blobs + ?Sized> {
     blobs: Arc<B>,
     tenant: Tenant,
     bytes: Vec<u8>,
+    condition: &'static str,
+}
+
+impl<B: Blobs + ?Sized> WholeWriter<B> {
+    /// Begins to collect the parts of one file. `condition` ends the message of the failure for a larger file: it says
+    /// when the store takes no larger ones, and may be empty.
+    pub fn new(blobs: Arc<B>, tenant: &Tenant, condition: &'static str) -> WholeWriter<B> {
+        WholeWriter { blobs, tenant: tenant.clone(), bytes: Vec::new(), condition }
+    }
 }
 
 impl<B: Blobs + ?Sized> BlobWriter for WholeWriter<B> {
     fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         if bytes.len() > MAX_WHOLE_BYTES - self.bytes.len() {
-            let message = format!("this store has no files of more than {MAX_WHOLE_BYTES} bytes");
+            let message = format!("this store has no files of more than {MAX_WHOLE_BYTES} bytes{}", self.condition);
             return Err(Failure::new(code::FILE_TOO_LARGE, message));
         }
         self.bytes.extend_from_slice(bytes);

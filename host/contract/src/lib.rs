@@ -29,7 +29,9 @@ mod yaml;
 pub use about::About;
 pub use attempt::{Attempt, NodeRunner, StepResult};
 pub use attempt_end::{AttemptEnd, EndAction, EndRegistration};
-pub use blobs::{BlobWriter, Blobs, MAX_FILE_BYTES, MAX_WHOLE_BYTES, PIECE_BYTES, part, too_large_for_memory};
+pub use blobs::{
+    BlobWriter, Blobs, MAX_FILE_BYTES, MAX_WHOLE_BYTES, PIECE_BYTES, WholeWriter, part, too_large_for_memory,
+};
 pub use builtin::{BuiltIn, CREDENTIALS, GrantShape, SECRETS};
 pub use call::{Arrival, Call, Calls, Effect};
 pub use capability::{Admission, Ask, Caller, Capability, Outgoing, Prepared, Progress};

@@ -107,6 +107,7 @@ pub use flowcell_runtime::{
     objects::Chosen,
     ports::{Counts, Filter, Group, LabelChange, MaybeStoreError, RunRow, Runs, Swept, Undeletable},
     rows,
+    run::new_run_id,
     shared::{Offer, SharedRuns, StoreProcess},
     sqlite::{
         BackupError, Compacted, FreeRoom, NewCopy, OpenStoreError, Reader, SqliteStore, release_reserve, remove_store,

@@ -494,6 +494,7 @@ fn claim(world: &World, run: &RunId) -> Result<Lease, OpenError> {
     world.leases.claim(&world.tenant, run)?.ok_or_else(|| OpenError::Driven(run.clone()))
 }
 
-fn new_run_id(now: u64) -> RunId {
+/// Makes the id of a new run. `now` is the time in milliseconds since 1970.
+pub fn new_run_id(now: u64) -> RunId {
     RunId::from(format!("run-{now:012x}{:08x}", random() as u32))
 }

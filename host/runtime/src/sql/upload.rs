@@ -6,7 +6,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use flowcell_contract::{BlobRef, BlobWriter, Blobs, Failure, MAX_WHOLE_BYTES, Tenant, code};
+use flowcell_contract::{BlobRef, BlobWriter, Failure, Tenant, WholeWriter};
 
 use super::{
     SharedStore,
@@ -49,36 +49,10 @@ pub(super) fn keep(store: &SharedStore, tenant: &Tenant, hash: &Arc<str>, bytes:
 /// Begins a file of a store.
 pub(super) fn writer(store: Arc<SharedStore>, tenant: &Tenant) -> Result<Box<dyn BlobWriter>, Failure> {
     let Some(objects) = store.shared.place.for_new() else {
-        return Ok(Box::new(RowWriter { store, tenant: tenant.clone(), bytes: Vec::new() }));
+        return Ok(Box::new(WholeWriter::new(store, tenant, " without `--blobs`")));
     };
     let now = store.now()?;
     Ok(Box::new(ObjectWriter { draft: objects.begin(tenant, now), store }))
-}
-
-/// A file that is collected in memory, for a row.
-struct RowWriter {
-    store: Arc<SharedStore>,
-    tenant: Tenant,
-    bytes: Vec<u8>,
-}
-
-impl BlobWriter for RowWriter {
-    fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        if bytes.len() > MAX_WHOLE_BYTES - self.bytes.len() {
-            let message = format!("this store has no files of more than {MAX_WHOLE_BYTES} bytes without `--blobs`");
-            return Err(Failure::new(code::FILE_TOO_LARGE, message));
-        }
-        self.bytes.extend_from_slice(bytes);
-        Ok(())
-    }
-
-    fn size(&self) -> u64 {
-        self.bytes.len() as u64
-    }
-
-    fn finish(self: Box<Self>, mime: &str) -> Result<BlobRef, Failure> {
-        Ok(self.store.put(&self.tenant, self.bytes.into(), mime))
-    }
 }
 
 /// A file that is uploaded while it arrives.
