@@ -13,6 +13,8 @@
 //! | source | where a pack comes from: a file, a URL or a registry |
 //! | bring | fetching packs from their sources |
 //! | index | lists of packs that people search |
+//! | indexed | the entries of indexes, and their comparison with packs |
+//! | last_index | the last index of each place, so that none is replaced by an older one |
 //! | install | checks before an installation |
 //! | [`pushed`] | the packs of a shared store |
 //! | loading | the packs that a host loads from a lock |
@@ -26,7 +28,9 @@ mod bring;
 mod error;
 mod id;
 mod index;
+mod indexed;
 mod install;
+mod last_index;
 mod loading;
 mod lock;
 pub mod pushed;
@@ -44,9 +48,10 @@ pub use self::{
     bring::{PackClient, signature_file},
     error::InstallError,
     id::{PackId, PackVersions},
-    index::{CheckedIndex, Index, IndexedPack, IndexedType, MAX_INDEX},
+    index::{CheckedIndex, Index, Issue, MAX_INDEX, MAX_SERIAL},
+    indexed::{IndexedPack, IndexedType},
     install::{Arrival, Candidate, Installer},
-    lock::{Lock, Locked},
+    lock::{LastIndex, Lock, Locked},
     signature::{PackKey, PublicKey, Signature},
     source::Source,
     store::PackStore,

@@ -14,6 +14,7 @@
 //! | `fuzz` | looks for mistakes of a node type with generated inputs |
 //! | `conformance` | checks the rules for all packs |
 //! | `docs` | describes a node type in Markdown |
+//! | `accept` | accepts an older index on purpose |
 //! | `index` | lists packs in an index |
 //! | `search` | looks for packs in an index |
 //! | `inspect` | describes a pack |
@@ -22,6 +23,7 @@
 //! | `registry` | selects the registry |
 //! | `sign` | signs packs |
 
+mod accept;
 mod alone;
 mod bench;
 mod build;
@@ -112,8 +114,8 @@ pub(super) fn execute(args: NodeArgs, terminal: Terminal) -> Result<Exit, CliErr
         NodeCommand::Inspect(args) => inspect::execute(&args),
         NodeCommand::Install(args) => install::install(&args, terminal),
         NodeCommand::Uninstall(args) => install::uninstall(&args, terminal),
-        NodeCommand::Index(args) => index::execute(&args),
-        NodeCommand::Search(args) => search::execute(&args),
+        NodeCommand::Index(args) => index::execute(&args, terminal),
+        NodeCommand::Search(args) => search::execute(&args, terminal),
         NodeCommand::Push(args) => publish::push(&args),
         NodeCommand::Pull(args) => publish::pull(&args),
         NodeCommand::Keygen(args) => sign::keygen(&args),

@@ -11,6 +11,7 @@ use crate::{
         registries::get,
         registry::Registry,
     },
+    kit,
     outside::server::{Server, answer},
 };
 
@@ -89,6 +90,145 @@ fn a_pack_that_is_not_the_one_of_the_index_is_refused() {
     assert_eq!(project.lock(), "");
 }
 
+/// Changes the entry of the second version, and removes the signature of the index.
+fn change(project: &Project, change: impl FnOnce(&mut Value)) {
+    let text = fs::read_to_string(project.path().join("index.json")).unwrap();
+    let mut file: Value = serde_json::from_str(&text).unwrap();
+    file.as_object_mut().unwrap().remove("signature");
+    change(&mut file["index"]["packs"][1]);
+    project.write("index.json", file.to_string().as_bytes());
+}
+
+#[test]
+fn an_entry_that_does_not_fit_its_pack_is_refused_with_both_values() {
+    let (project, key) = indexed();
+    type Change = fn(&mut Value);
+    let cases: [(Change, &[&str]); 6] = [
+        (|pack| pack["size"] = json!(1), &["`size` is 1 in the index, and "]),
+        (|pack| _ = pack.as_object_mut().unwrap().remove("signature"), &["`signer` is nothing in the index", &key]),
+        (|pack| pack["license"] = json!("Other-1.0"), &["`license` is \"Nobody-1.0\" in the index"]),
+        (|pack| _ = pack["types"].as_array_mut().unwrap().pop(), &["`types` is [", "\"acme.scribe\"] in the pack"]),
+        (
+            |pack| pack["types"][2]["asksFor"] = json!([]),
+            &["`asksFor of acme.greet` is [] in the index, and [\"log\"] in"],
+        ),
+        (|pack| pack["types"][0]["mayUse"] = json!(["http"]), &["`mayUse of acme.ask` is [\"http\"] in the index"]),
+    ];
+    for (forged, told) in cases {
+        project.done(&BUILD);
+        change(&project, forged);
+        project.run_refused(&INSTALL, &[&["acme@0.2.0 from second.wasm is not as the index says"][..], told].concat());
+    }
+    assert_eq!(project.lock(), "");
+    project.done(&BUILD);
+    project.done(&INSTALL);
+    // A signature that the index has, and the file lacks, is the same signature.
+    fs::remove_file(project.path().join("second.wasm.sig")).unwrap();
+    project.done(&INSTALL);
+}
+
+/// Builds an index of these packs with a number. Returns the content of its file.
+fn numbered(project: &Project, number: &str, packs: &[&str]) -> Vec<u8> {
+    project.done(&[&["node", "index", "build", "--key", "file:ada.key", "--serial", number][..], packs].concat());
+    fs::read(project.path().join("index.json")).unwrap()
+}
+
+#[test]
+fn an_older_index_is_refused_until_it_is_accepted_on_purpose() {
+    let (project, key) = indexed();
+    fs::remove_file(project.path().join("index.json")).unwrap();
+    let old = numbered(&project, "5", &["./first.wasm"]);
+    let new = numbered(&project, "6", &["./first.wasm", "./second.wasm"]);
+    let search = ["node", "search", "--index", "index.json"];
+    assert!(project.done(&search).contains(&format!("signed by {key}, number 6 of 2")));
+    assert_eq!(project.lock(), "", "a search records nothing");
+    project.done(&INSTALL);
+    let lock = project.lock();
+    assert!(
+        lock.contains("indexes:\n  index.json:\n    serial: 6\n") && lock.contains(&format!("signer: {key}")),
+        "{lock}"
+    );
+    // The reader gets the old index, on which the second version is missing.
+    project.write("index.json", &old);
+    let told =
+        ["the index index.json is refused: its serial number is 5 of 2", "has the number 6 of 2", "`--accept-index`"];
+    let absolute = project.path().canonicalize().unwrap().join("index.json");
+    for place in ["index.json", "./index.json", absolute.to_str().unwrap()] {
+        project.run_refused(&["node", "search", "--index", place], &told[1..]);
+        project.run_refused(&["node", "install", "acme", "--index", place], &told[1..]);
+    }
+    project.run_refused(&search, &told);
+    assert_eq!(project.lock(), lock);
+    let accepted = project.run(&[&search[..], &["--accept-index"]].concat());
+    assert!(kit::stderr(&accepted).contains("warning: the index index.json is refused"), "{accepted:?}");
+    assert!(accepted.status.success() && project.lock() == lock);
+    project.done(&[&INSTALL[..], &["--accept-index"]].concat());
+    assert!(project.lock().contains("    serial: 5\n"), "{}", project.lock());
+    project.write("index.json", &new);
+    project.done(&INSTALL);
+    // Another content under the same number, and no number at all.
+    fs::remove_file(project.path().join("index.json")).unwrap();
+    numbered(&project, "6", &["./first.wasm"]);
+    project.run_refused(&INSTALL, &["its serial number is 6 of 2", "with the content sha256:"]);
+    project.write("index.json", br#"{ "version": 1, "index": { "packs": [] } }"#);
+    project.run_refused(&INSTALL, &["it has no serial number, but the last one"]);
+    project.run_refused(&["node", "install", "acme", "--accept-index"], &["--index"]);
+}
+
+#[test]
+fn another_signer_of_an_index_is_refused() {
+    let (project, key) = indexed();
+    project.done(&INSTALL);
+    let signature = sign(&project, None);
+    project.run_refused(&INSTALL, &["it is not signed, but the last one", &key]);
+    sign(&project, signature.as_deref());
+    project.done(&INSTALL);
+    let eve = project.done(&["node", "keygen", "eve.key"]).trim().to_owned();
+    project.done(&[&BUILD[..5], &["--key", "file:eve.key"]].concat());
+    project.run_refused(&INSTALL, &[&format!("it is signed by {eve}"), &format!("was signed by {key}")]);
+    // The operator says that eve may sign, too.
+    let keys = format!("ada: {{ key: \"{key}\", packs: ['*'] }}, eve: {{ key: \"{eve}\", packs: [], index: true }}");
+    project.write("flowcell.trust.yaml", format!("keys: {{ {keys} }}\n").as_bytes());
+    project.done(&INSTALL);
+    assert!(project.lock().contains(&format!("signer: {eve}")), "{}", project.lock());
+}
+
+#[test]
+fn numbers_of_indexes_rise() {
+    let (project, _) = indexed();
+    fs::remove_file(project.path().join("index.json")).unwrap();
+    numbered(&project, "9007199254740990", &["./first.wasm"]);
+    let build = |more: &[&str]| [&BUILD[..4], more].concat();
+    project.run_refused(&build(&["--serial", "9007199254740990"]), &["is not higher than 9007199254740990"]);
+    project.run_refused(&build(&["--serial", "9007199254740992"]), &["--serial"]);
+    project.run_refused(&build(&["--serial", "0"]), &["--serial"]);
+    project.done(&build(&[]));
+    assert!(fs::read_to_string(project.path().join("index.json")).unwrap().contains("\"serial\": 9007199254740991,"));
+    project.run_refused(&build(&[]), &["no serial number is higher than 9007199254740991"]);
+    // A file that is no index is replaced with a warning.
+    project.write("index.json", b"{ no");
+    let built = project.run(&build(&[]));
+    assert!(built.status.success() && kit::stderr(&built).contains("the serial number in index.json is not read"));
+}
+
+#[test]
+fn an_index_without_a_number_is_read_with_a_warning() {
+    let (project, _) = indexed();
+    let text = fs::read_to_string(project.path().join("index.json")).unwrap();
+    let mut file: Value = serde_json::from_str(&text).unwrap();
+    file["version"] = json!(1);
+    ["serial", "date"].iter().for_each(|member| _ = file["index"].as_object_mut().unwrap().remove(*member));
+    file.as_object_mut().unwrap().remove("signature");
+    project.write("index.json", file.to_string().as_bytes());
+    for command in [&INSTALL[..], &["node", "search", "--index", "index.json", "--json"]] {
+        let said = project.run(command);
+        let warned =
+            kit::stderr(&said).contains("warning: the index has no serial number, so an old one is not noticed");
+        assert!(said.status.success() && warned, "{said:?}");
+    }
+    assert!(project.lock().contains("acme@0.2.0") && !project.lock().contains("indexes"), "{}", project.lock());
+}
+
 #[test]
 fn forged_entries_are_refused_with_their_reason() {
     for (old, new, told) in [
@@ -98,7 +238,10 @@ fn forged_entries_are_refused_with_their_reason() {
         ("acme@0.2.0", "http@0.2.0", "built-in"),
         ("acme.greet", "control.if", "does not begin with `acme.`"),
         ("acme@0.2.0", "acme@0.1.0", "occurs twice"),
-        ("\"version\": 1", "\"version\": 2", "its format is 2"),
+        ("\"version\": 2", "\"version\": 3", "its format is 3"),
+        ("\"version\": 2", "\"version\": 1", "the format 1 has no `serial`"),
+        ("\"serial\": ", "\"serial\": -", "the index: invalid value"),
+        ("\"date\": \"", "\"date\": \"\\u001b[2J", "its `date` is not a time"),
         ("What a stranger", "\\u001b[2JWhat", "control characters"),
     ] {
         let (project, _) = indexed();

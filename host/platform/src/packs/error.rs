@@ -140,6 +140,30 @@ pub enum InstallError {
         /// The digest of the fetched pack.
         found: Digest,
     },
+    /// The entry of an index has another value than the pack, whose bytes are those of the entry.
+    #[error(
+        "{id} from {origin} is not as the index says: `{member}` is {indexed} in the index, and {found} in the pack"
+    )]
+    Misdescribed {
+        /// The name and version of the pack.
+        id: PackId,
+        /// The source of the pack.
+        origin: String,
+        /// The member that differs.
+        member: String,
+        /// The value in the index.
+        indexed: String,
+        /// The value of the pack.
+        found: String,
+    },
+    /// An index is older than the last one of its place, or another person has signed it.
+    #[error("the index {place} is refused: {why}")]
+    Older {
+        /// The place of the index.
+        place: String,
+        /// The reason, as a sentence.
+        why: String,
+    },
     /// The source needs a connection, but the client is offline.
     #[error("{0} is not downloaded, and `--offline` forbids connections")]
     Offline(String),
@@ -168,6 +192,14 @@ impl InstallError {
             }
             InstallError::Poisoned { .. } => {
                 "the pack was changed after the index was built, or one of the two is forged: ask the publisher of the index"
+            }
+            InstallError::Misdescribed { .. } => {
+                "ask the publisher of the index to build it again; to install the pack as it is, name its source in place of \
+                 `--index`"
+            }
+            InstallError::Older { .. } => {
+                "an old index hides later versions: ask its publisher for the current one; to accept this one on purpose, \
+                 add `--accept-index`"
             }
             InstallError::Missing { .. } | InstallError::Damaged { .. } => "download it with `flowcell node install`",
             InstallError::Refused { .. } => {

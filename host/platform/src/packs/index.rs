@@ -1,41 +1,52 @@
 //! Indexes: lists of packs that people search, and that name the digest of each pack.
 //!
 //! An index is one JSON file with its signature, so that a reader sees both or neither change:
-//! `{ "version": 1, "signature": "ed25519:…", "index": { "packs": […] } }`. The signature is of the bytes of the member
-//! `index`.
+//! `{ "version": 2, "signature": "ed25519:…", "index": { "serial": 7, "date": "…", "packs": […] } }`. The signature is of
+//! the bytes of the member `index`. The format 1 had neither a serial number nor a date.
 
-use std::{
-    collections::BTreeSet,
-    fmt,
-    path::{Component, Path, PathBuf},
-};
+use std::{collections::BTreeSet, path::Path};
 
-use flowcell_contract::{About, Digest, Manifest, text::has_deceptive};
-use flowcell_engine::{Inspection, is_reserved};
+use flowcell_contract::Digest;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::{
-    Arrival, InstallError, PackId, PackKey, PackVersions, Signature, Signer, Source, Trust, install::check_name,
+    IndexedPack, InstallError, PackKey, PackVersions, Signature, Signer, Source, Trust, indexed::source_of,
     lock::write_atomically,
 };
+use crate::shape;
 
 /// The version of the format.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
+/// The version of the format without serial numbers, which is still read.
+const UNNUMBERED_FORMAT: u32 = 1;
+/// Largest serial number of an index. Every program that reads JSON has it exactly.
+pub const MAX_SERIAL: u64 = (1 << 53) - 1;
 /// Maximum size in bytes of an index.
 pub const MAX_INDEX: usize = 8 << 20;
 /// Maximum number of packs in an index, each version counted.
 const MAX_PACKS: usize = 10_000;
-/// Maximum number of characters of a text in an index.
-const MAX_TEXT: usize = 2_048;
-/// Maximum number of characters of a refused text in a message.
-const MAX_SHOWN: usize = 64;
 
 /// A list of packs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Index {
+    /// The number of this index, higher than that of each earlier index of the same place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    serial: Option<u64>,
+    /// The time at which the index was built, as RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    date: Option<String>,
     packs: Vec<IndexedPack>,
+}
+
+/// The serial number and the date of an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Issue<'i> {
+    /// The number of the index.
+    pub serial: u64,
+    /// The time at which the index was built, as RFC 3339.
+    pub date: &'i str,
 }
 
 /// The content of the file of an index.
@@ -50,140 +61,24 @@ struct IndexFile<'a> {
     index: &'a RawValue,
 }
 
-/// One version of a pack in an index.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct IndexedPack {
-    /// The name and version.
-    pub pack: PackId,
-    /// The digest of the component, `sha256:` and 64 hexadecimal digits.
-    pub digest: String,
-    /// The size of the component in bytes.
-    pub size: u64,
-    /// The place of the component: a reference of a registry, an `https` address, or a path below the folder of the index.
-    pub source: String,
-    /// The purpose of the pack.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
-    /// The SPDX expression of the license.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub license: Option<String>,
-    /// The members of the manifest for people.
-    #[serde(default, skip_serializing_if = "About::is_empty")]
-    pub about: About,
-    /// The node types.
-    pub types: Vec<IndexedType>,
-    /// The signature of the pack.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub signature: Option<Signature>,
-}
-
-/// A node type in an index.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct IndexedType {
-    /// The name of the type.
-    #[serde(rename = "type")]
-    pub name: String,
-    /// The title.
-    pub title: String,
-    /// The capabilities without which the type does not run.
-    pub asks_for: BTreeSet<String>,
-    /// The capabilities that the type may use if they are granted.
-    pub may_use: BTreeSet<String>,
-}
-
 /// An index that was read and checked.
 #[derive(Clone, Debug)]
 pub struct CheckedIndex {
     index: Index,
     /// The file or the address that the index is from.
-    place: Source,
+    pub(super) place: Source,
+    /// The digest of the signed bytes.
+    pub(super) digest: Digest,
     /// The signer of the index.
     pub signer: Option<Signer>,
 }
 
-impl IndexedPack {
-    /// Returns the entry of a pack that has been fetched. `source` is its place.
-    pub fn new(inspection: &Inspection, source: String, signature: Option<Signature>) -> IndexedPack {
-        let Manifest { description, license, .. } = &inspection.manifest;
-        let types = inspection.manifest.nodes.iter().map(|node| {
-            let names = |optional: bool| {
-                let requests = node.capabilities.iter().filter(move |request| request.optional == optional);
-                requests.map(|request| request.name.to_string()).collect()
-            };
-            let (name, title) = (node.name.to_string(), node.title.clone());
-            IndexedType { name, title, asks_for: names(false), may_use: names(true) }
-        });
-        IndexedPack {
-            pack: PackId::of(&inspection.manifest),
-            digest: inspection.digest.to_string(),
-            size: inspection.size as u64,
-            source,
-            description: description.clone(),
-            license: license.clone(),
-            about: inspection.manifest.about(),
-            types: types.collect(),
-            signature,
-        }
-    }
-
-    /// Returns whether each word occurs in the name, the description, the types, the categories or the keywords. Ignores
-    /// the case of letters.
-    pub fn matches(&self, words: &[String]) -> bool {
-        let types = self.types.iter().flat_map(|node| [&node.name, &node.title]);
-        let about = self.about.categories.iter().chain(&self.about.keywords);
-        let texts = [&self.pack.name].into_iter().chain(&self.description).chain(about).chain(types);
-        let text = texts.map(|text| text.to_lowercase()).collect::<Vec<_>>().join("\n");
-        words.iter().all(|word| text.contains(&word.to_lowercase()))
-    }
-
-    /// Returns the digest of the component.
-    pub fn digest(&self) -> Digest {
-        Digest(self.digest.strip_prefix("sha256:").unwrap_or_default().into())
-    }
-
-    /// Checks the entry. The error is a sentence.
-    fn check(&self) -> Result<(), String> {
-        let name = &self.pack.name;
-        check_name(name).map_err(|error| error.to_string())?;
-        if is_reserved(name) {
-            return Err(format!("`{name}` is the name of a built-in pack"));
-        }
-        let digits = self.digest.strip_prefix("sha256:").unwrap_or_default();
-        if digits.len() != 64 || !digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
-            return Err("`digest` is not `sha256:` and 64 hexadecimal digits".to_owned());
-        }
-        let texts = [&self.description, &self.license].into_iter().flatten().chain([&self.source]);
-        let of_types = self
-            .types
-            .iter()
-            .flat_map(|node| [&node.name, &node.title].into_iter().chain(&node.asks_for).chain(&node.may_use));
-        if let Some(text) = texts.chain(of_types).find(|text| !is_plain(text)) {
-            let shown: String = text.chars().take(MAX_SHOWN).collect();
-            return Err(format!(
-                "the text {shown:?} has control characters, characters that are invisible or change the direction of the \
-                 text, or more than {MAX_TEXT} characters"
-            ));
-        }
-        let prefix = format!("{name}.");
-        if let Some(node) = self.types.iter().find(|node| !node.name.starts_with(&prefix)) {
-            return Err(format!("the type `{}` does not begin with `{prefix}`", node.name));
-        }
-        self.about.check()?;
-        source_of(&self.source, &Source::File("index.json".into())).map(|_| ())
-    }
-}
-
-fn is_plain(text: &str) -> bool {
-    !text.contains(char::is_control) && !has_deceptive(text) && text.chars().count() <= MAX_TEXT
-}
-
 impl Index {
-    /// Creates an index, sorted by name and version. Fails if an entry is wrong or occurs twice.
-    pub fn new(mut packs: Vec<IndexedPack>) -> Result<Index, InstallError> {
+    /// Creates an index with this serial number, sorted by name and version. `now_ms` is its date in milliseconds since
+    /// 1970. Fails if an entry is wrong or occurs twice.
+    pub fn new(mut packs: Vec<IndexedPack>, serial: u64, now_ms: u64) -> Result<Index, InstallError> {
         packs.sort_by(|one, other| one.pack.cmp(&other.pack));
-        let index = Index { packs };
+        let index = Index { serial: Some(serial), date: Some(shape::time(now_ms)), packs };
         index.check().map(|()| index)
     }
 
@@ -192,8 +87,9 @@ impl Index {
         // Serialising to memory fails only for keys that are not texts, and all keys are texts.
         let text = serde_json::to_string_pretty(self).unwrap_or_default();
         let signature = key.map(|key| key.sign_index(&flowcell_engine::digest(text.as_bytes())));
+        let version = if self.serial.is_some() { FORMAT } else { UNNUMBERED_FORMAT };
         let file = RawValue::from_string(text)
-            .and_then(|index| serde_json::to_string_pretty(&IndexFile { version: FORMAT, signature, index: &index }));
+            .and_then(|index| serde_json::to_string_pretty(&IndexFile { version, signature, index: &index }));
         file.unwrap_or_default() + "\n"
     }
 
@@ -204,6 +100,14 @@ impl Index {
     }
 
     fn check(&self) -> Result<(), InstallError> {
+        if let Some(serial) = self.serial.filter(|serial| !(1..=MAX_SERIAL).contains(serial)) {
+            let why = format!("its serial number is {serial}; the lowest is 1, the highest is {MAX_SERIAL}");
+            return Err(InstallError::Index(why));
+        }
+        if self.date.as_ref().is_some_and(|date| date.parse::<jiff::Timestamp>().is_err()) {
+            let why = "its `date` is not a time such as 2026-01-31T12:00:00Z";
+            return Err(InstallError::Index(why.to_owned()));
+        }
         if self.packs.len() > MAX_PACKS {
             return Err(InstallError::Index(format!("it has {} packs; the limit is {MAX_PACKS}", self.packs.len())));
         }
@@ -226,19 +130,31 @@ impl CheckedIndex {
             return Err(InstallError::Index(format!("it is larger than {MAX_INDEX} bytes")));
         }
         let file: IndexFile<'_> = serde_json::from_slice(bytes).map_err(wrong)?;
-        if file.version != FORMAT {
+        if ![FORMAT, UNNUMBERED_FORMAT].contains(&file.version) {
             let found = file.version;
-            return Err(InstallError::Index(format!("its format is {found}, and this program reads {FORMAT}")));
+            let why = format!("its format is {found}, and this program reads {UNNUMBERED_FORMAT} and {FORMAT}");
+            return Err(InstallError::Index(why));
         }
         let text = file.index.get();
-        let signer = trust.admit_index(&flowcell_engine::digest(text.as_bytes()), file.signature.as_ref())?;
+        let digest = flowcell_engine::digest(text.as_bytes());
+        let signer = trust.admit_index(&digest, file.signature.as_ref())?;
         let index: Index = serde_json::from_str(text).map_err(wrong)?;
+        let is_numbered = file.version == FORMAT;
+        if [index.serial.is_some(), index.date.is_some()] != [is_numbered; 2] {
+            let has = if is_numbered { "needs" } else { "has no" };
+            return Err(InstallError::Index(format!("the format {} {has} `serial` and `date`", file.version)));
+        }
         index.check()?;
         // What has no folder cannot have packs in it.
         for pack in &index.packs {
             source_of(&pack.source, &place).map_err(|why| InstallError::Index(format!("{}: {why}", pack.pack)))?;
         }
-        Ok(CheckedIndex { index, place, signer })
+        Ok(CheckedIndex { index, place, digest, signer })
+    }
+
+    /// Returns the serial number and the date. `None`: the index has the format 1, which has neither.
+    pub fn issue(&self) -> Option<Issue<'_>> {
+        Some(Issue { serial: self.index.serial?, date: self.index.date.as_deref()? })
     }
 
     /// Returns the packs, sorted by name and version.
@@ -257,84 +173,18 @@ impl CheckedIndex {
     }
 }
 
-impl IndexedPack {
-    /// Checks that a fetched pack has the bytes, the name and the version of this entry. Gives it the signature of the entry if it came without one.
-    pub fn admit(&self, arrival: Arrival) -> Result<Arrival, InstallError> {
-        let found = flowcell_engine::digest(&arrival.bytes);
-        if found.to_string() != self.digest {
-            let (id, origin) = (self.pack.clone(), arrival.source.to_string());
-            return Err(InstallError::Poisoned { id, origin, indexed: self.digest.clone(), found });
-        }
-        let found = PackId::of(&arrival.inspect()?.manifest);
-        if found != self.pack {
-            let (wanted, origin) = (self.pack.to_string(), arrival.source.to_string());
-            return Err(InstallError::Other { wanted, origin, found });
-        }
-        Ok(Arrival { signature: arrival.signature.or(self.signature), ..arrival })
-    }
-}
-
-/// Returns the source of an entry. A path is one below the folder of the index, and never leads out of it.
-fn source_of(source: &str, index: &Source) -> Result<Source, String> {
-    let wrong = |why: &dyn fmt::Display| format!("`source` is `{source}`: {why}");
-    match Source::parse(source, None).map_err(|why| wrong(&why))? {
-        Source::Url(url) if url.starts_with("https://") => Ok(Source::Url(url)),
-        Source::Url(_) => Err(wrong(&"only addresses that begin with `https://` are allowed")),
-        Source::File(path) => {
-            let path = below(&path).ok_or_else(|| wrong(&"the path leads out of the folder of the index"))?;
-            Ok(match index {
-                Source::File(index) => Source::File(index.parent().unwrap_or(Path::new("")).join(path)),
-                Source::Registry(_) => {
-                    return Err(wrong(&"an index in a registry has no folder; push the pack, and list its reference"));
-                }
-                Source::Url(index) => {
-                    let index = index.split(['?', '#']).next().unwrap_or_default();
-                    let (folder, _) = index.rsplit_once('/').unwrap_or((index, ""));
-                    Source::Url(format!("{folder}/{}", path.display()))
-                }
-            })
-        }
-        registry => Ok(registry),
-    }
-}
-
-/// Returns a path of plain names, or `None` for a path that has others, such as `..` or a root.
-fn below(path: &Path) -> Option<PathBuf> {
-    let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.+".contains(&byte));
-    let mut names = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::CurDir => {}
-            Component::Normal(name) => names.push(name.to_str().filter(|name| is_name(name))?),
-            _ => return None,
-        }
-    }
-    Some(names).filter(|names| names.components().next().is_some())
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
     use super::*;
+    use crate::packs::indexed::tests::entry;
 
-    fn entry() -> IndexedPack {
-        IndexedPack {
-            pack: "acme@1.0.0".parse().unwrap(),
-            digest: format!("sha256:{}", "0".repeat(64)),
-            size: 1,
-            source: "ghcr.io/acme/acme@1.0.0".into(),
-            description: Some("Greets people.".into()),
-            license: None,
-            about: About { keywords: vec!["hello".into()], ..About::default() },
-            types: vec![IndexedType {
-                name: "acme.greet".into(),
-                title: "Greet".into(),
-                asks_for: BTreeSet::from(["log".to_owned()]),
-                may_use: BTreeSet::new(),
-            }],
-            signature: None,
-        }
+    /// 2026-01-31T12:00:00Z in milliseconds since 1970.
+    const NOON: u64 = 1_769_860_800_000;
+
+    fn index(packs: Vec<IndexedPack>) -> Index {
+        Index { serial: Some(7), date: Some("2026-01-31T12:00:00Z".into()), packs }
     }
 
     fn read(text: &str) -> Result<CheckedIndex, InstallError> {
@@ -345,8 +195,9 @@ mod tests {
     fn an_index_is_read_as_it_was_written() {
         let later = IndexedPack { pack: "acme@1.10.0".parse().unwrap(), source: "packs/acme.wasm".into(), ..entry() };
         let early = IndexedPack { pack: "acme@2.0.0-rc.1".parse().unwrap(), ..entry() };
-        let index = Index::new(vec![early, later, entry()]).unwrap();
+        let index = Index::new(vec![early, later, entry()], 7, NOON).unwrap();
         let checked = read(&index.to_text(None)).unwrap();
+        assert_eq!(checked.issue(), Some(Issue { serial: 7, date: "2026-01-31T12:00:00Z" }));
         assert_eq!(checked.packs()[0], entry());
         let (found, source) = checked.find(&"acme".parse().unwrap()).unwrap();
         assert_eq!(
@@ -359,8 +210,6 @@ mod tests {
         assert_eq!(early.pack.to_string(), "acme@2.0.0-rc.1");
         let missing = checked.find(&"acme@2.0.0".parse().unwrap()).unwrap_err();
         assert!(missing.to_string().contains("no pack `acme@2.0.0`"), "{missing}");
-        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        assert!(entry().matches(&words(&["HELLO", "greet"])) && !entry().matches(&words(&["hello", "mail"])));
     }
 
     #[test]
@@ -368,8 +217,7 @@ mod tests {
         let wrong = |change: fn(&mut IndexedPack)| {
             let mut pack = entry();
             change(&mut pack);
-            let index = Index { packs: vec![pack] };
-            read(&index.to_text(None)).unwrap_err().to_string()
+            read(&index(vec![pack]).to_text(None)).unwrap_err().to_string()
         };
         for (told, change) in [
             ("built-in", (|pack| pack.pack.name = "http".into()) as fn(&mut IndexedPack)),
@@ -387,18 +235,16 @@ mod tests {
             ("change the direction", |pack| pack.license = Some("M\u{200b}IT".into())),
             ("change the direction", |pack| pack.types[0].name = "acme.gr\u{2066}eet".into()),
             ("change the direction", |pack| _ = pack.types[0].asks_for.insert("n\u{ad}et".into())),
-            ("control characters", |pack| pack.types[0].title = "x".repeat(MAX_TEXT + 1)),
+            ("control characters", |pack| pack.types[0].title = "x".repeat(2_049)),
             ("`docs`", |pack| pack.about.docs = Some("javascript:alert(1)".into())),
         ] {
             let error = wrong(change);
             assert!(error.contains(told), "{told}: {error}");
         }
-        let twice = Index { packs: vec![entry(), entry()] };
+        let twice = index(vec![entry(), entry()]);
         assert!(read(&twice.to_text(None)).unwrap_err().to_string().contains("occurs twice"));
-        let later = r#"{ "version": 2, "index": { "packs": [] } }"#;
-        assert!(read(later).unwrap_err().to_string().contains("its format is 2"));
         assert!(read("{").is_err() && read(r#"{ "version": 1, "index": { "packs": [] }, "more": 1 }"#).is_err());
-        let many = Index { packs: vec![entry(); MAX_PACKS + 1] };
+        let many = index(vec![entry(); MAX_PACKS + 1]);
         assert!(many.check().unwrap_err().to_string().contains("the limit is"));
         assert!(read(&" ".repeat(MAX_INDEX + 1)).unwrap_err().to_string().contains("larger than"));
     }
@@ -408,7 +254,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let key = PackKey::make(&folder.path().join("key")).unwrap();
         let file = folder.path().join("index.json");
-        let index = Index::new(vec![entry()]).unwrap();
+        let index = Index::new(vec![entry()], 7, NOON).unwrap();
         index.write(&file, Some(&key)).unwrap();
         let text = std::fs::read_to_string(&file).unwrap();
         assert_eq!(read(&text).unwrap().signer.unwrap().key, key.public());
@@ -428,7 +274,7 @@ mod tests {
     fn an_index_in_a_registry_names_no_paths() {
         let registry = Source::Registry("ghcr.io/acme/packs".parse().unwrap());
         let read = |pack: IndexedPack| {
-            let text = Index { packs: vec![pack] }.to_text(None);
+            let text = index(vec![pack]).to_text(None);
             CheckedIndex::read(registry.clone(), text.as_bytes(), &Trust::default())
         };
         assert!(read(entry()).is_ok());
@@ -437,13 +283,40 @@ mod tests {
     }
 
     #[test]
-    fn other_bytes_than_those_of_the_index_are_refused() {
-        let arrival =
-            |bytes: &[u8]| Arrival { source: Source::File("a.wasm".into()), bytes: bytes.into(), signature: None };
-        let pack = IndexedPack { digest: flowcell_engine::digest(b"pack").to_string(), ..entry() };
-        let error = pack.admit(arrival(b"pack")).unwrap_err();
-        assert!(matches!(error, InstallError::Refused { .. }), "these bytes are no component: {error}");
-        let error = pack.admit(arrival(b"poison")).unwrap_err();
-        assert!(matches!(error, InstallError::Poisoned { .. }), "{error}");
+    fn the_number_and_the_date_belong_to_the_format() {
+        let date = "\"date\": \"2026-01-31T12:00:00Z\"";
+        for (version, members, told) in [
+            (3, format!("\"serial\": 7, {date}, "), Some("its format is 3, and this program reads 1 and 2")),
+            (2, format!("\"serial\": 7, {date}, "), None),
+            (2, String::new(), Some("the format 2 needs `serial` and `date`")),
+            (2, "\"serial\": 7, ".to_owned(), Some("the format 2 needs")),
+            (2, format!("{date}, "), Some("the format 2 needs")),
+            (1, String::new(), None),
+            (1, format!("\"serial\": 7, {date}, "), Some("the format 1 has no `serial`")),
+            (1, format!("{date}, "), Some("the format 1 has no")),
+            (2, format!("\"serial\": 0, {date}, "), Some("the lowest is 1")),
+            (2, format!("\"serial\": 9007199254740992, {date}, "), Some("the highest is 9007199254740991")),
+            (2, format!("\"serial\": -1, {date}, "), Some("invalid value")),
+            (2, format!("\"serial\": 7.5, {date}, "), Some("invalid type")),
+            (2, format!("\"serial\": 7, \"serial\": 8, {date}, "), Some("duplicate field")),
+            (2, "\"serial\": 7, \"date\": \"\\u001b[2J\", ".to_owned(), Some("its `date` is not a time")),
+            (2, "\"serial\": 7, \"date\": \"yesterday\", ".to_owned(), Some("its `date` is not a time")),
+        ] {
+            let read = read(&format!("{{ \"version\": {version}, \"index\": {{ {members}\"packs\": [] }} }}"));
+            let error = read.as_ref().err().map(ToString::to_string);
+            match told {
+                None => assert_eq!(error, None, "{version} {members}"),
+                Some(told) => assert!(error.as_ref().is_some_and(|error| error.contains(told)), "{error:?}: {told}"),
+            }
+        }
+    }
+
+    /// An index as a version of the program without serial numbers wrote it.
+    #[test]
+    fn an_index_of_the_format_1_is_still_read() {
+        let text = Index { serial: None, date: None, packs: vec![entry()] }.to_text(None);
+        assert!(text.starts_with("{\n  \"version\": 1,\n") && !text.contains("serial"), "{text}");
+        let checked = read(&text).unwrap();
+        assert_eq!((checked.issue(), checked.packs()), (None, &[entry()][..]));
     }
 }

@@ -1,4 +1,4 @@
-//! The file `flowcell.lock`, which lists the installed packs with their digests.
+//! The file `flowcell.lock`, which lists the installed packs with their digests, and the indexes that they are from.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use std::{
 use flowcell_contract::Digest;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use super::{InstallError, PackId, PackVersions, RequestedCapabilities, Signature, yaml};
+use super::{InstallError, PackId, PackVersions, PublicKey, RequestedCapabilities, Signature, yaml};
 
 /// The comment at the top of a lock.
 const HEAD: &str = "# What `flowcell node install` has installed. Keep it beside the flows that use it.\n";
@@ -22,6 +22,8 @@ const VERSION: u32 = 1;
 pub struct Lock {
     file: PathBuf,
     packs: BTreeMap<PackId, Locked>,
+    /// The last index of each place that a pack was installed from.
+    indexes: BTreeMap<String, LastIndex>,
 }
 
 /// The record of an installed pack.
@@ -42,19 +44,38 @@ pub struct Locked {
     pub signature: Option<Signature>,
 }
 
+/// The last index of a place that a pack was installed from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LastIndex {
+    /// The serial number. A later index has a higher one.
+    pub serial: u64,
+    /// The time at which the index was built, as RFC 3339.
+    pub date: String,
+    /// The digest of the signed bytes.
+    #[serde(serialize_with = "write_digest", deserialize_with = "read_digest")]
+    pub digest: Digest,
+    /// The key that signed the index.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signer: Option<PublicKey>,
+}
+
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LockFile {
     #[serde(deserialize_with = "read_version")]
     version: u32,
     packs: BTreeMap<PackId, Locked>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    indexes: BTreeMap<String, LastIndex>,
 }
 
 impl Lock {
     /// Reads a lock. A missing file pins nothing.
     pub fn read(file: &Path) -> Result<Lock, InstallError> {
         let written: Option<LockFile> = yaml::read(file)?;
-        Ok(Lock { file: file.to_owned(), packs: written.map(|written| written.packs).unwrap_or_default() })
+        let (packs, indexes) = written.map(|written| (written.packs, written.indexes)).unwrap_or_default();
+        Ok(Lock { file: file.to_owned(), packs, indexes })
     }
 
     /// Writes the file atomically.
@@ -65,7 +86,7 @@ impl Lock {
     }
 
     fn to_text(&self) -> Result<String, serde_yaml::ser::Error> {
-        let written = LockFile { version: VERSION, packs: self.packs.clone() };
+        let written = LockFile { version: VERSION, packs: self.packs.clone(), indexes: self.indexes.clone() };
         // One line per item makes line diffs of two locks readable.
         let options = serde_yaml::ser_options! { prefer_block_scalars: false, compact_list_indent: false };
         let text = serde_yaml::to_string_with_options(&written, options)?;
@@ -100,6 +121,19 @@ impl Lock {
     /// Removes versions of a pack. Returns their ids.
     pub fn remove(&mut self, packs: &PackVersions) -> Vec<PackId> {
         self.packs.extract_if(.., |id, _| packs.contains(id)).map(|(id, _)| id).collect()
+    }
+
+    /// Returns the last index of a place that a pack was installed from.
+    pub(super) fn last_index(&self, place: &str) -> Option<&LastIndex> {
+        self.indexes.get(place)
+    }
+
+    /// Replaces the last index of a place, or forgets it.
+    pub(super) fn set_last_index(&mut self, place: String, last: Option<LastIndex>) {
+        match last {
+            Some(last) => _ = self.indexes.insert(place, last),
+            None => _ = self.indexes.remove(&place),
+        }
     }
 }
 
@@ -175,6 +209,13 @@ mod tests {
         assert_eq!(lock.remove(&"acme@9.0.0".parse().unwrap()), [id("acme@9.0.0")]);
         assert_eq!(lock.remove(&"acme".parse().unwrap()).len(), 2);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
+        let digest = Digest("5".repeat(64).into());
+        let last = LastIndex { serial: 7, date: "2026-01-31T12:00:00Z".into(), digest, signer: None };
+        lock.set_last_index("ghcr.io/acme/packs:latest".into(), Some(last));
+        lock.write().unwrap();
+        assert_eq!(Lock::read(lock.file()).unwrap(), lock);
+        let text = fs::read_to_string(lock.file()).unwrap();
+        assert!(text.contains("\n  ghcr.io/acme/packs:latest:\n    serial: 7\n"), "{text}");
     }
 
     #[test]

@@ -1,21 +1,23 @@
 //! `flowcell node index`: lists packs in an index that people search, and publishes it.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
 };
 
 use clap::{Args, Subcommand, ValueHint};
 use flowcell::{
-    packs::{Index, IndexedPack, InstallError, PackClient, PackKey, Source},
+    packs::{CheckedIndex, Index, IndexedPack, InstallError, MAX_SERIAL, PackClient, PackKey, Source, Trust},
     vault::KeySource,
 };
 
 use super::{publish::missing_registry_error, registry::RegistryArgs};
 use crate::{
     cli_error::{CliError, Exit},
+    clock,
     output::put_line,
     owner::block_on,
+    terminal::Terminal,
 };
 
 /// Arguments of `flowcell node index`.
@@ -45,6 +47,10 @@ struct IndexBuildArgs {
     /// Sign the index with this key, `env:NAME` or `file:PATH`; the signature is in the same file
     #[arg(long, value_name = "KEY")]
     key: Option<KeySource>,
+    /// The serial number, higher than that of each earlier index, since readers refuse an index with a lower one
+    /// [default: the seconds since 1970, or one more than the index in FILE if that is higher]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=MAX_SERIAL))]
+    serial: Option<u64>,
     #[command(flatten)]
     registry: RegistryArgs,
 }
@@ -62,9 +68,9 @@ struct IndexPushArgs {
     registry: RegistryArgs,
 }
 
-pub(super) fn execute(args: &IndexArgs) -> Result<Exit, CliError> {
+pub(super) fn execute(args: &IndexArgs, terminal: Terminal) -> Result<Exit, CliError> {
     match &args.command {
-        IndexCommand::Build(args) => build(args),
+        IndexCommand::Build(args) => build(args, terminal),
         IndexCommand::Push(args) => push(args),
     }
 }
@@ -79,16 +85,46 @@ fn push(args: &IndexPushArgs) -> Result<Exit, CliError> {
     Ok(Exit::Good)
 }
 
-fn build(args: &IndexBuildArgs) -> Result<Exit, CliError> {
+fn build(args: &IndexBuildArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let key = args.key.as_ref().map(PackKey::read).transpose()?;
     let client = args.registry.pack_client()?;
     let mut packs = Vec::new();
     for pack in &args.packs {
         packs.push(entry(&client, &args.registry.source(pack)?, &args.out)?);
     }
-    Index::new(packs)?.write(&args.out, key.as_ref())?;
+    let now = clock::now_ms();
+    let last = last_serial(&args.out, terminal)?;
+    let serial = next_serial(args.serial, last, now / 1_000).map_err(CliError::wrong)?;
+    Index::new(packs, serial, now)?.write(&args.out, key.as_ref())?;
     put_line(&args.out.display().to_string())?;
     Ok(Exit::Good)
+}
+
+/// Returns the serial number of the index that the build replaces, or 0 if there is none.
+fn last_serial(file: &Path, terminal: Terminal) -> Result<u64, CliError> {
+    let bytes = match fs::read(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        bytes => bytes.map_err(|source| InstallError::Read { path: file.to_owned(), source })?,
+    };
+    match CheckedIndex::read(Source::File(file.to_owned()), &bytes, &Trust::default()) {
+        Ok(index) => Ok(index.issue().map_or(0, |issue| issue.serial)),
+        Err(error) => {
+            terminal.warn(&format!("the serial number in {} is not read: {error}", file.display()));
+            Ok(0)
+        }
+    }
+}
+
+/// Returns the serial number of an index that is built at a time in seconds since 1970.
+fn next_serial(wanted: Option<u64>, last: u64, now_s: u64) -> Result<u64, String> {
+    match wanted {
+        Some(wanted) if wanted <= last => Err(format!(
+            "`--serial {wanted}` is not higher than {last}, the number of the index that the build replaces"
+        )),
+        Some(wanted) => Ok(wanted),
+        None if last < MAX_SERIAL => Ok(now_s.clamp(last + 1, MAX_SERIAL)),
+        None => Err(format!("no serial number is higher than {last}, the number of the index that the build replaces")),
+    }
 }
 
 /// Fetches a pack and returns its entry.
@@ -115,4 +151,27 @@ fn below(file: &Path, out: &Path) -> Result<String, CliError> {
         CliError::wrong(format!("{} is not below the folder of the index, {}", file.display(), folder.display()))
             .hint("put the packs beside the index, or name references of a registry")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_rise_with_each_build() {
+        for (wanted, last, now, serial) in [
+            (None, 0, 1_769_860_800, Some(1_769_860_800)),
+            (None, 1_769_860_800, 1_769_860_800, Some(1_769_860_801)),
+            // A clock that is behind.
+            (None, 1_769_860_800, 0, Some(1_769_860_801)),
+            (None, 0, 0, Some(1)),
+            (None, MAX_SERIAL - 1, 5, Some(MAX_SERIAL)),
+            (None, MAX_SERIAL, 5, None),
+            (Some(8), 7, 5, Some(8)),
+            (Some(7), 7, 5, None),
+            (Some(6), 7, 5, None),
+        ] {
+            assert_eq!(next_serial(wanted, last, now).ok(), serial, "{wanted:?} {last} {now}");
+        }
+    }
 }

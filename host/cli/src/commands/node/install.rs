@@ -5,10 +5,10 @@ use std::{collections::BTreeSet, fmt::Write as _};
 use clap::Args;
 use flowcell::{
     Manifest,
-    packs::{Arrival, Candidate, InstallError, Installer, PackStore, PackVersions, Source, Trust},
+    packs::{Arrival, Candidate, CheckedIndex, InstallError, Installer, PackClient, PackStore, PackVersions, Source},
 };
 
-use super::{inspect, registry::RegistryArgs};
+use super::{accept::AcceptArgs, inspect, registry::RegistryArgs};
 use crate::{
     cli_error::{CliError, Exit},
     options::locked::LockArgs,
@@ -24,10 +24,12 @@ pub(super) struct InstallArgs {
     /// (greet@1.2.0) [default: all packs in the lock file]
     #[arg(value_name = "PACK")]
     pack: Option<String>,
-    /// Take the pack from this index, a file, an address or a reference (ghcr.io/acme/packs), and compare it with the
-    /// digest there; PACK is then a name (greet) with or without a version (greet@1.2.0)
+    /// Take the pack from this index, a file, an address or a reference (ghcr.io/acme/packs), and compare it with its
+    /// entry there; PACK is then a name (greet) with or without a version (greet@1.2.0)
     #[arg(long, value_name = "FILE|URL|REFERENCE", requires = "pack")]
     index: Option<String>,
+    #[command(flatten)]
+    accept: AcceptArgs,
     /// Install the pack even if it needs more capabilities than the installed version
     #[arg(long)]
     approve: bool,
@@ -80,8 +82,13 @@ fn install_one(
     pack: &str,
     terminal: Terminal,
 ) -> Result<Exit, CliError> {
-    let arrival = match &args.index {
-        Some(index) => fetch_indexed(args, installer.trust, pack, index)?,
+    let (arrival, index) = match &args.index {
+        Some(place) => {
+            let client = args.registry.pack_client()?;
+            let index = block_on(client.fetch_index(place, installer.trust))??;
+            args.accept.check(&index, installer.lock, terminal)?;
+            (fetch_indexed(&client, &index, pack)?, Some(index))
+        }
         None => {
             let source = args.registry.source(pack)?;
             if args.registry.offline()
@@ -90,28 +97,26 @@ fn install_one(
                 terminal.say(&format!("{id} is already installed"));
                 return Ok(Exit::Good);
             }
-            block_on(args.registry.pack_client()?.fetch(&source))??
+            (block_on(args.registry.pack_client()?.fetch(&source))??, None)
         }
     };
     let candidate = installer.examine(arrival)?;
     put(&describe(&candidate))?;
     let id = candidate.id.clone();
     installer.install(candidate, args.approve)?;
+    if let Some(index) = index {
+        index.record(installer.lock);
+    }
     installer.lock.write()?;
     terminal.say(&format!("installed {id}, pinned in {}", installer.lock.file().display()));
     Ok(Exit::Good)
 }
 
-/// Fetches a pack that an index lists. Fails if its bytes, its name or its version are others than in the index.
-fn fetch_indexed(args: &InstallArgs, trust: &Trust, pack: &str, index: &str) -> Result<Arrival, CliError> {
+/// Fetches a pack that an index lists. Fails if it is another one than its entry in the index describes.
+fn fetch_indexed(client: &PackClient, index: &CheckedIndex, pack: &str) -> Result<Arrival, CliError> {
     let wanted: PackVersions = pack.parse().map_err(|why: String| CliError::wrong(why))?;
-    let client = args.registry.pack_client()?;
-    let fetched = block_on(async {
-        let index = client.fetch_index(index, trust).await?;
-        let (entry, source) = index.find(&wanted)?;
-        entry.admit(client.fetch(&source).await?)
-    })?;
-    Ok(fetched?)
+    let (entry, source) = index.find(&wanted)?;
+    Ok(entry.admit(block_on(client.fetch(&source))??)?)
 }
 
 /// Downloads every pack that the lock file names and that is not in the user's pack store yet.

@@ -6,14 +6,14 @@ use clap::Args;
 use flowcell::packs::{CheckedIndex, IndexedPack, InstallError, Trust};
 use serde_json::{Value, json};
 
-use super::registry::RegistryArgs;
+use super::{accept::AcceptArgs, registry::RegistryArgs};
 use crate::{
     arguments::shell_word,
     cli_error::{CliError, Exit},
     options::locked::LockArgs,
     output::{put, put_json},
     owner::block_on,
-    terminal::inert,
+    terminal::{Terminal, inert},
 };
 
 /// Maximum number of packs that one search prints.
@@ -28,6 +28,8 @@ pub(super) struct SearchArgs {
     /// The index: a file, an address, or a reference (ghcr.io/acme/packs)
     #[arg(long, value_name = "FILE|URL|REFERENCE")]
     index: String,
+    #[command(flatten)]
+    accept: AcceptArgs,
     /// Print the packs as JSON
     #[arg(long)]
     json: bool,
@@ -45,9 +47,10 @@ struct Found<'a> {
     signer: String,
 }
 
-pub(super) fn execute(args: &SearchArgs) -> Result<Exit, CliError> {
+pub(super) fn execute(args: &SearchArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let (client, trust) = (args.registry.pack_client()?, args.lock.trust()?);
     let index = block_on(client.fetch_index(&args.index, &trust))??;
+    args.accept.check(&index, &args.lock.lock()?, terminal)?;
     let found = search(&index, &args.words, &trust);
     if args.json {
         put_json(&as_json(&found))?
@@ -105,14 +108,17 @@ fn as_json(found: &[Found<'_>]) -> Value {
 }
 
 fn as_text(found: &[Found<'_>], index: &CheckedIndex, place: &str) -> String {
-    let by = index.signer.as_ref().map_or_else(|| "not signed".to_owned(), |by| format!("signed by {by}"));
+    let mut by = index.signer.as_ref().map_or_else(|| "not signed".to_owned(), |by| format!("signed by {by}"));
+    if let Some(issue) = index.issue() {
+        // Writing to a string does not fail.
+        let _ = write!(by, ", number {} of {}", issue.serial, issue.date);
+    }
     if found.is_empty() {
         let (all, by) = (index.packs().len(), inert(&by));
         return format!("no pack in the index has all of these words; the index has {all} versions and is {by}\n");
     }
     let mut text = format!("{} of {} versions in the index, {}\n", found.len(), index.packs().len(), inert(&by));
     for Found { pack, versions, signer } in found.iter().take(MAX_SHOWN) {
-        // Writing to a string does not fail.
         let _ = writeln!(text, "\n{} {}, {}", pack.pack.name, pack.pack.version, inert(signer));
         let _ = writeln!(text, "  {}", inert(&reach(pack)));
         for (title, told) in [("", &pack.description), ("deprecated: ", &pack.about.deprecated)] {
