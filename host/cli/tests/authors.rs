@@ -12,6 +12,7 @@ mod fuzz;
 mod javascript;
 mod killed;
 mod language;
+mod machine;
 mod profile;
 mod published;
 mod python;

@@ -6,7 +6,9 @@ mkdir -p target
 
 # Generates the Go bindings of the WIT. After a change in `wit`, delete the folder `imports`.
 [ -d imports ] || wit-bindgen go --world everything --pkg-name acme --out-dir . wit
-GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -ldflags='-s -w -checklinkname=0' -o target/module.wasm .
+# The pack is published: -trimpath keeps the paths of this machine out of it, and -buildvcs=false its repository.
+GOOS=wasip1 GOARCH=wasm go build -trimpath -buildvcs=false -buildmode=c-shared -ldflags='-s -w -checklinkname=0' \
+  -o target/module.wasm .
 
 # Rust's component linker turns the module into a component and adds the adapter for the older WASI that Go targets. The
 # module is linked already, so the linker's first step only copies it.

@@ -54,7 +54,7 @@ fn packages_of_npm_are_used() {
         return;
     }
     let (_folder, project) = guest("npm");
-    fs::remove_file(project.join("node_modules")).unwrap();
+    fs::remove_dir_all(project.join("node_modules")).unwrap();
     npm_install(&project);
     let cases = project.join("cases");
     let all = project.join("all");

@@ -127,7 +127,24 @@ fn install_packages(project: &Path) {
         npm_install(folder.path());
         folder
     });
-    std::os::unix::fs::symlink(installed.path().join("node_modules"), project.join("node_modules")).unwrap();
+    link(&installed.path().join("node_modules"), &project.join("node_modules"));
+}
+
+/// Copies a folder with its content and its links. The files are hard links, because a build refuses packages that a link
+/// brings into the project, and copies of the tools would be large.
+fn link(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let (kind, to) = (entry.file_type().unwrap(), to.join(entry.file_name()));
+        if kind.is_dir() {
+            link(&entry.path(), &to);
+        } else if kind.is_symlink() {
+            std::os::unix::fs::symlink(fs::read_link(entry.path()).unwrap(), to).unwrap();
+        } else {
+            fs::hard_link(entry.path(), to).unwrap();
+        }
+    }
 }
 
 /// Installs the packages of a project.

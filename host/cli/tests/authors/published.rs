@@ -130,8 +130,7 @@ fn the_crate_builds_a_pack_in_a_project_of_its_own() {
 fn the_package_of_npm_builds_a_pack_in_a_project_of_its_own() {
     let Some(packages) = packages("the package of npm") else { return };
     let (_folder, project) = without_sdk(Language::Js);
-    // A link to the packages that the tests share.
-    fs::remove_file(project.join("node_modules")).unwrap();
+    fs::remove_dir_all(project.join("node_modules")).unwrap();
     let package = packages.join(format!("flowcell-sdk-{VERSION}.tgz"));
     edit(&project.join("package.json"), "file:vendor/flowcell-sdk", &format!("file:{}", package.display()));
     npm_install(&project);

@@ -188,7 +188,7 @@ fn a_feed_is_read_as_by_its_package_in_node() {
     let server = Server::start(|_, _| answer("200 OK", &[("content-type", "application/rss+xml")], FEED));
     let Some(told) = ask_sdk("rss-parser", "feeds", &format!("{}/feed.xml", server.origin())) else { return };
     let (folder, project) = example("feeds", Language::Js, "news");
-    fs::remove_file(project.join("node_modules")).unwrap();
+    fs::remove_dir_all(project.join("node_modules")).unwrap();
     npm_install(&project);
     check(&project, "news.yaml", &[]);
     // Others get the pack, so it names no folder of its author.

@@ -2,13 +2,14 @@
 
 mod bundle;
 mod cargo;
+mod machine_paths;
 mod requirements;
 mod staged;
 mod tool;
 
 use std::{
     env, fs, io,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
     process::{Command, Stdio},
     time::Instant,
 };
@@ -59,8 +60,8 @@ pub(super) struct BuildArgs {
     /// The folder of the built pack [default: `dist` in the project]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     out: Option<PathBuf>,
-    /// For JavaScript and Python: the folder that contains `wit` and all modules that JavaScript imports [default: the
-    /// project]
+    /// For JavaScript and Python: a folder that contains the project and all other modules that JavaScript imports, and
+    /// `wit` if the project does not; its files may be published [default: the project]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     root: Option<PathBuf>,
     /// For Python: a folder of modules to import; may be repeated [default: `vendor` in the project]
@@ -103,6 +104,12 @@ impl BuildArgs {
             Builder::Script => embedded(&project, script(&project)?)?,
         };
         let component = with_readme(&project, component)?;
+        if let Some(path) = machine_paths::find(&component, &self.own_folders(&project)) {
+            terminal.warn(&format!(
+                "the pack contains the path {path} of this machine, which others can read: build it without debug \
+                 information, or let the compiler write another path in its place"
+            ));
+        }
         let Inspection { manifest, size, digest, .. } = inspect(&component)
             .map_err(|error| CliError::wrong("the build result is not a valid pack").because(&error))?;
         if serde_json::to_value(&manifest).ok() != serde_json::to_value(&project.manifest).ok() {
@@ -120,38 +127,41 @@ impl BuildArgs {
         Ok(Built { project, file, digest })
     }
 
-    /// Returns the folder that contains the folder `wit`: the folder of `--root`, or the project. Fails if the chosen
-    /// folder has no `wit`.
+    /// Returns the folders of the author that the build reads and writes.
+    fn own_folders(&self, project: &Project) -> Vec<PathBuf> {
+        let given = self.root.iter().chain(&self.python_path).filter_map(|folder| folder.canonicalize().ok());
+        [project.folder.clone(), env::temp_dir()].into_iter().chain(env::home_dir()).chain(given).collect()
+    }
+
+    /// Returns the folder of `--root`, or the project, without links in its path.
     fn root(&self, project: &Project) -> Result<PathBuf, CliError> {
-        let root = self.root.as_ref().map_or_else(|| Ok(project.folder.clone()), |root| root.canonicalize());
-        match root {
-            Ok(root) if root.join("wit").is_dir() => Ok(root),
-            _ => Err(CliError::wrong("the folder `wit`, with the interfaces of the pack, is missing").hint(
-                "`flowcell node new` creates it in a project; name another folder that contains it with `--root DIR`",
-            )),
-        }
+        let Some(root) = &self.root else { return Ok(project.folder.clone()) };
+        root.canonicalize().map_err(|error| {
+            CliError::wrong(format!("cannot find {}, the folder of `--root`", root.display())).because(&error)
+        })
     }
 
     fn javascript(&self, project: &Project) -> Result<Vec<u8>, CliError> {
         let root = self.root(project)?;
+        let wit = wit(project, &root)?;
         let component = temp_file()?;
         let package = package(project)?;
-        let main = package["main"].as_str().unwrap_or(JS_MAIN);
+        let main = main_file(project, &package["main"], &root)?;
         let out = tempfile::tempdir()
             .map_err(|error| CliError::internal("cannot create a temporary folder").because(&error))?;
         let bundle = if bundle::is_wanted(&package) {
             let folder = out.path().canonicalize().unwrap_or_else(|_| out.path().to_owned());
-            Some((bundle::bundle(project, main, &root, &folder)?, folder))
+            Some((bundle::bundle(project, &main, &root, &folder)?, folder))
         } else {
             None
         };
         let (module, root_of_modules) = match &bundle {
             Some((bundle, folder)) => (bundle.file.clone(), folder),
-            None => (project.folder.join(main), &root),
+            None => (project.folder.join(&main), &root),
         };
         let mut command = QUICKJS.command(&project.folder)?;
         // This host does not support async functions of the component model, so build with `--sync`.
-        command.args(["--sync", "--opt-size", "--wit"]).arg(root.join("wit")).arg("--module-root").arg(root_of_modules);
+        command.args(["--sync", "--opt-size", "--wit"]).arg(wit).arg("--module-root").arg(root_of_modules);
         command.arg("--js").arg(&module).arg("--output").arg(component.path());
         QUICKJS.run_shown(command, |output| match &bundle {
             Some((bundle, _)) => bundle.placed(output),
@@ -161,7 +171,7 @@ impl BuildArgs {
     }
 
     fn python(&self, project: &Project, terminal: Terminal) -> Result<Vec<u8>, CliError> {
-        let wit = self.root(project)?.join("wit");
+        let wit = wit(project, &self.root(project)?)?;
         let component = temp_file()?;
         let vendored = [project.folder.join("vendor")];
         check_is_inside(&project.folder, &vendored[0])?;
@@ -182,6 +192,48 @@ impl BuildArgs {
         }
         read(component.path())
     }
+}
+
+/// Returns the folder `wit` of the folder of `--root`, or else of the project.
+fn wit(project: &Project, root: &Path) -> Result<PathBuf, CliError> {
+    for folder in [root, &project.folder] {
+        let wit = folder.join("wit");
+        if wit.is_dir() {
+            return check_is_inside(folder, &wit).map(|()| wit);
+        }
+    }
+    Err(CliError::wrong("the folder `wit`, with the interfaces of the pack, is missing")
+        .hint("`flowcell node new` creates it in a project; name another folder that contains it with `--root DIR`"))
+}
+
+/// Returns the path of the file with the code of a JavaScript project, relative to the project: `main` of `package.json`, or
+/// [`JS_MAIN`]. Fails if it leads out of the project.
+fn main_file(project: &Project, main: &serde_json::Value, root: &Path) -> Result<PathBuf, CliError> {
+    let wrong = |why: &str| {
+        CliError::wrong(format!("`main` in `package.json` is {main}, {why}"))
+            .hint("name a file of the project, such as `nodes.js`")
+    };
+    let name = match main {
+        serde_json::Value::Null => JS_MAIN,
+        main => main.as_str().ok_or_else(|| wrong("which is no text"))?,
+    };
+    let mut path = PathBuf::new();
+    for part in Path::new(name).components() {
+        match part {
+            Component::Normal(part) => path.push(part),
+            Component::CurDir => {}
+            _ => return Err(wrong("which leads out of the project")),
+        }
+    }
+    if path.as_os_str().is_empty() {
+        return Err(wrong("which names no file"));
+    }
+    let file = project.folder.join(&path);
+    let in_root = file.canonicalize().is_ok_and(|file| file.starts_with(root));
+    if !in_root {
+        check_is_inside(&project.folder, &file)?;
+    }
+    Ok(path)
 }
 
 /// Compiles a Rust crate to a component. Unlike projects in other languages, the crate embeds the manifest itself.
@@ -265,4 +317,67 @@ fn temp_file() -> Result<tempfile::NamedTempFile, CliError> {
 
 fn read(file: &Path) -> Result<Vec<u8>, CliError> {
     fs::read(file).map_err(|error| CliError::internal(format!("cannot read {}", file.display())).because(&error))
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use std::os::unix::fs::symlink;
+
+    use serde_json::json;
+
+    use super::*;
+
+    /// Creates a project in JavaScript in the folder `shop`.
+    fn project(all: &Path) -> Project {
+        let folder = all.join("shop");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join(MANIFEST), "name: shop\nversion: 1.0.0\nnodes: []\n").unwrap();
+        fs::write(folder.join("package.json"), "{}").unwrap();
+        Project::open(&folder).unwrap()
+    }
+
+    #[test]
+    fn the_main_file_is_one_of_the_project() {
+        let all = tempfile::tempdir().unwrap();
+        let project = project(all.path());
+        fs::write(all.path().join("private.js"), "").unwrap();
+        let main = |main: serde_json::Value| main_file(&project, &main, &project.folder);
+        for (given, path) in [
+            (json!(null), "nodes.js"),
+            (json!("./lib/../nodes.ts"), ""),
+            (json!("./lib/./nodes.ts"), "lib/nodes.ts"),
+            (json!("--outfile=x"), "--outfile=x"),
+            (json!("../private.js"), ""),
+            (json!("/etc/passwd"), ""),
+            (json!("."), ""),
+            (json!(""), ""),
+            (json!(["nodes.js"]), ""),
+        ] {
+            let found = main(given.clone()).ok();
+            assert_eq!(found.as_deref().unwrap_or(Path::new("")), Path::new(path), "{given}");
+        }
+        symlink("../private.js", project.folder.join("nodes.js")).unwrap();
+        let refused = main(json!(null)).unwrap_err().plain();
+        assert!(refused.contains("nodes.js is a link that leads out of"), "{refused}");
+        let root = all.path().canonicalize().unwrap();
+        assert!(main_file(&project, &json!(null), &root).is_ok(), "`--root` names the folder on purpose");
+    }
+
+    #[test]
+    fn interfaces_are_those_of_the_root_or_of_the_project() {
+        let all = tempfile::tempdir().unwrap();
+        let project = project(all.path());
+        let root = all.path().canonicalize().unwrap();
+        assert!(wit(&project, &root).unwrap_err().plain().contains("`wit`"));
+        fs::create_dir(project.folder.join("wit")).unwrap();
+        assert_eq!(wit(&project, &root).unwrap(), project.folder.join("wit"));
+        fs::create_dir(root.join("wit")).unwrap();
+        assert_eq!(wit(&project, &root).unwrap(), root.join("wit"));
+        fs::remove_dir(project.folder.join("wit")).unwrap();
+        symlink("../wit", project.folder.join("wit")).unwrap();
+        let refused = wit(&project, &project.folder).unwrap_err().plain();
+        assert!(refused.contains("wit is a link that leads out of"), "{refused}");
+    }
 }

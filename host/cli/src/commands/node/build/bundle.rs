@@ -1,5 +1,6 @@
 //! Bundles a JavaScript or TypeScript project and its packages into one module, with esbuild.
 
+mod inputs;
 mod lines;
 mod names;
 
@@ -22,6 +23,8 @@ const ESBUILD: Tool = Tool {
 
 /// The file of the bundle. The SDK looks for this name in stacks.
 const FILE: &str = "flowcell-bundle.js";
+/// The file in which esbuild lists the inputs of the bundle.
+const METAFILE: &str = "inputs.json";
 
 /// A part of esbuild's helper for asynchronous generators, and what replaces it. The helper tells a generator again to
 /// return after each `await` of its `finally`, and so skips the rest of it. Only a delegate may be told again.
@@ -109,24 +112,31 @@ impl Bundle {
 }
 
 /// Bundles a project into a file in `out`. `root` is the folder of `--root`.
-pub(super) fn bundle(project: &Project, main: &str, root: &Path, out: &Path) -> Result<Bundle, CliError> {
+pub(super) fn bundle(project: &Project, main: &Path, root: &Path, out: &Path) -> Result<Bundle, CliError> {
+    let within = [project.folder.clone(), root.to_owned()];
+    let folders = within.each_ref().map(PathBuf::as_path);
     let sdk = sdk(project, root)?;
     let file = out.join(FILE);
     let failed = |error: &dyn std::error::Error| CliError::internal("cannot read the bundle").cause(&error.to_string());
     let globals = sdk.join("src/web/globals");
     let mut injected = vec![globals.join("always.js")];
-    esbuild(project, main, &sdk, &injected, &file)?;
+    let metafile = out.join(METAFILE);
+    let build = |injected: &[PathBuf]| {
+        esbuild(project, main, &sdk, injected, &file, &metafile)?;
+        let inputs = fs::read_to_string(&metafile).map_err(|error| failed(&error))?;
+        inputs::check(&inputs, &project.folder, &folders)
+    };
+    let mut outside = build(&injected)?;
     let code = fs::read_to_string(&file).map_err(|error| failed(&error))?;
     let named = NAMED_GLOBALS.iter().filter(|(_, names)| names.iter().any(|name| has_word(&code, name)));
     injected.extend(named.map(|(file, _)| globals.join("named").join(file)));
     if injected.len() > 1 {
-        esbuild(project, main, &sdk, &injected, &file)?;
+        outside = build(&injected)?;
     }
     let map = fs::read_to_string(out.join(format!("{FILE}.map"))).map_err(|error| failed(&error))?;
     let code = fs::read_to_string(&file).map_err(|error| failed(&error))?;
-    let mut code = names::with_names(&lines::without_paths(&code.replace(RESUMES_RETURN.0, RESUMES_RETURN.1)));
-    let within = [project.folder.clone(), root.to_owned()];
-    let folders = within.each_ref().map(PathBuf::as_path);
+    let code = lines::without_paths(&code.replace(RESUMES_RETURN.0, RESUMES_RETURN.1), &outside);
+    let mut code = names::with_names(&code);
     code.push_str(&lines::statement(&map, out, &folders).map_err(|error| failed(&error))?);
     fs::write(&file, code).map_err(|error| failed(&error))?;
     Ok(Bundle { file, map, within })
@@ -134,9 +144,17 @@ pub(super) fn bundle(project: &Project, main: &str, root: &Path, out: &Path) -> 
 
 /// Runs esbuild. It puts the modules `injected` before all others. They give the global object its members, so that code
 /// finds these under their names and in `globalThis`.
-fn esbuild(project: &Project, main: &str, sdk: &Path, injected: &[PathBuf], file: &Path) -> Result<(), CliError> {
+fn esbuild(
+    project: &Project,
+    main: &Path,
+    sdk: &Path,
+    injected: &[PathBuf],
+    file: &Path,
+    metafile: &Path,
+) -> Result<(), CliError> {
     let mut command = ESBUILD.command(&project.folder)?;
-    command.arg(main).args(["--bundle", "--format=esm", "--platform=browser", "--target=es2022"]);
+    // Without `./`, a name that begins with `-` is an option, and one without a folder is a package.
+    command.arg(Path::new(".").join(main)).args(["--bundle", "--format=esm", "--platform=browser", "--target=es2022"]);
     // The SDK's promises take the place of those of the engine, whose jobs nothing runs.
     command.args(["async-await", "async-generator", "for-await"].map(|feature| format!("--supported:{feature}=false")));
     command.args(["--external:flowcell:*", "--external:wasi:*"]);
@@ -152,7 +170,7 @@ fn esbuild(project: &Project, main: &str, sdk: &Path, injected: &[PathBuf], file
     // One SDK for the code and the globals, also if the project has two copies.
     command.arg(format!("--alias:flowcell-sdk={}", sdk.join("index.js").display()));
     command.args(["--sourcemap=external", "--sources-content=false", "--log-level=warning"]);
-    command.arg(format!("--outfile={}", file.display()));
+    command.arg(format!("--outfile={}", file.display())).arg(format!("--metafile={}", metafile.display()));
     // An SDK outside of the project finds its packages in the project, too.
     command.env("NODE_PATH", project.folder.join("node_modules"));
     ESBUILD.output_of(command, || None)?;

@@ -1,9 +1,11 @@
 //! The lines of a bundle and where they come from, in a form that the SDK reads when a node fails.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::json;
+
+use super::inputs::without_dots;
 
 #[derive(Deserialize)]
 struct SourceMap {
@@ -67,10 +69,10 @@ pub(super) fn placed(
     Ok(placed)
 }
 
-/// Returns a bundle without the paths that lead out of the project: those of esbuild's comments, and of the keys of its
-/// modules. The lines stay as they are otherwise.
-pub(super) fn without_paths(code: &str) -> String {
-    let is_outside = |path: &str| path.starts_with("../") || path.contains(":/");
+/// Returns a bundle without the paths of the inputs `outside`, which lead out of the project: those of esbuild's comments,
+/// and of the keys of its modules. The lines stay as they are otherwise.
+pub(super) fn without_paths(code: &str, outside: &[String]) -> String {
+    let is_outside = |path: &str| outside.iter().any(|outside| outside == path);
     let name = |path: &str| path.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
     let line = |line: &str| {
         if let Some(path) = line.trim_start().strip_prefix("// ").filter(|path| is_outside(path)) {
@@ -88,16 +90,7 @@ pub(super) fn without_paths(code: &str) -> String {
 /// Returns the name of a source. Of a source outside of the folders it is the file name alone, because packs are published,
 /// and must not contain paths of the author's machine.
 fn shown(path: &Path, within: &[&Path]) -> String {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::ParentDir => {
-                plain.pop();
-            }
-            Component::CurDir => {}
-            part => plain.push(part),
-        }
-    }
+    let plain = without_dots(path);
     let inside = within.iter().find_map(|folder| plain.strip_prefix(folder).ok());
     inside.or(plain.file_name().map(Path::new)).unwrap_or(&plain).display().to_string()
 }
@@ -191,17 +184,38 @@ mod tests {
 
     #[test]
     fn a_bundle_names_no_folder_outside_of_the_project() {
-        let code = "// node_modules/a/b.js\n// ../../home/ada/c.cjs\nvar c = __commonJS({\n  \"../../home/ada/c.cjs\"(exports, \
-                    module) {\n  }\n});\n  \"../x.js\"() {\nlet url = \"https://example.com/\"(1);\n";
-        let plain = without_paths(code);
-        assert!(!plain.contains("ada") && !plain.contains("../"), "{plain}");
-        assert!(plain.starts_with("// node_modules/a/b.js\n// c.cjs\n"), "{plain}");
-        assert!(
-            plain.contains("\n    \"c.cjs\"(exports, module) {\n") && plain.contains("\n    \"x.js\"() {\n"),
-            "{plain}"
-        );
-        assert!(plain.contains("let url = \"https://example.com/\"(1);\n"), "{plain}");
-        assert_eq!(plain.lines().count(), code.lines().count());
+        let outside = ["../../home/ada/c.cjs", "../x.js", "(disabled):../ada/off.js", "/home/ada/d.js", "../t.txt?raw"];
+        let code = r#"// node_modules/a/b.js
+// ../../home/ada/c.cjs
+var c = __commonJS({
+  "../../home/ada/c.cjs"(exports, module) {
+  }
+});
+  "../x.js"() {
+// (disabled):../ada/off.js
+  "(disabled):../ada/off.js"() {
+// /home/ada/d.js
+// ../t.txt?raw
+  "(disabled):fs"() {
+"#;
+        let plain = without_paths(code, &outside.map(str::to_owned));
+        let expected = r#"// node_modules/a/b.js
+// c.cjs
+var c = __commonJS({
+    "c.cjs"(exports, module) {
+  }
+});
+    "x.js"() {
+// off.js
+    "off.js"() {
+// d.js
+// t.txt?raw
+  "(disabled):fs"() {
+"#;
+        assert_eq!(plain, expected);
+        // Lines of texts look like comments and keys, too.
+        let text = "let text = `\n// https://example.com/a\n// ../ada\n  \"../ada\"()\n`;\n";
+        assert_eq!(without_paths(text, &outside.map(str::to_owned)), text);
     }
 
     #[test]
