@@ -410,6 +410,30 @@ fn no_rust_file_is_longer_than_500_lines() {
     }
 }
 
+/// Returns whether a Rust source prints a command with a value.
+fn prints_a_command(source: &str) -> bool {
+    let code = source.lines().take_while(|line| !line.starts_with("#[cfg(test)]"));
+    let code = code.filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
+    let has_value = |command: &str| command.split(['`', '"']).next().is_some_and(|command| command.contains('{'));
+    ["`flowcell ", "`chmod ", "`rm "].iter().any(|start| code.split(start).skip(1).any(has_value))
+}
+
+#[test]
+fn values_in_printed_commands_are_quoted() {
+    assert!(prints_a_command("format!(\"run `flowcell x {name}`\")") && !prints_a_command("\"`flowcell x` {name}\""));
+    assert!(!prints_a_command("// `flowcell x {name}`") && !prints_a_command("#[cfg(test)]\n\"`rm {x}`\""));
+    let mut printing = 0;
+    for file in crates().iter().flat_map(|folder| sources(&folder.join("src"))).filter(|file| !is_test(file)) {
+        let text = fs::read_to_string(&file).unwrap();
+        if prints_a_command(&text) {
+            printing += 1;
+            let name = file.display();
+            assert!(text.contains("shell_word("), "{name} prints a command with a value: use `shell_word`");
+        }
+    }
+    assert!(printing > 10, "commands have another form now");
+}
+
 /// Returns the name of the type if a line opens an inherent `impl` block; `None` for any other line.
 fn inherent_impl_type(line: &str) -> Option<&str> {
     let head = line.strip_prefix("impl")?.strip_suffix(" {")?;

@@ -1,6 +1,8 @@
 //! Checks the grants of a node, and whether they cover the URL to which the node sends requests.
 
-use flowcell_contract::{BuiltIn, CREDENTIALS, GrantShape, Grants, Json, MarkKind, NodeType, SECRETS};
+use flowcell_contract::{
+    BuiltIn, CREDENTIALS, GrantShape, Grants, Json, MarkKind, NodeType, SECRETS, shell::shell_word,
+};
 use flowcell_expr::Binding;
 
 use crate::{
@@ -225,7 +227,9 @@ fn check(entry: &Entry, beside: &[&Entry], context: &dyn CheckContext, diagnosti
             let origins = if why.contains(ORIGIN_PLACEHOLDER) { granted_origins(beside, context) } else { Vec::new() };
             let help = match origins.as_slice() {
                 [] => "`flowcell help grants` shows the grants of each capability".to_owned(),
-                [origin] => format!("the node may send requests to `{origin}`, so write `--for {origin}`"),
+                [origin] => {
+                    format!("the node may send requests to `{origin}`, so write `--for {}`", shell_word(origin))
+                }
                 origins => format!("the node may send requests to `{}`; write one of them", origins.join("`, `")),
             };
             let message = format!("`grants.{}`: {why}", for_message(&entry.key));

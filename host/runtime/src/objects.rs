@@ -34,7 +34,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flowcell_contract::{Failure, Tenant, code};
+use flowcell_contract::{Failure, Tenant, code, shell::shell_word};
 use parking_lot::Mutex;
 
 use crate::{limits::OBJECT_AWAY_MS, pieces::LargeFile, ports::StoreError, world::random};
@@ -51,10 +51,13 @@ const MARK: &str = "flowcell-store";
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectsError {
     /// The store has its files in an object store, which was not named.
-    #[error("the files of the store are in {0}: open it with `--blobs {0}`")]
+    #[error("the files of the store are in {0}: open it with `--blobs {word}`", word = shell_word(&.0.to_string()))]
     Missing(Location),
     /// The store has its files in another place.
-    #[error("the files of the store are in {known}, not in {given}: open it with `--blobs {known}`")]
+    #[error(
+        "the files of the store are in {known}, not in {given}: open it with `--blobs {word}`",
+        word = shell_word(&.known.to_string())
+    )]
     Other {
         /// The place that the store remembers.
         known: Location,

@@ -39,7 +39,7 @@ use std::{
     time::Duration,
 };
 
-use flowcell_contract::{Failure, RunId, Tenant, code};
+use flowcell_contract::{Failure, RunId, Tenant, code, shell::shell_word};
 use tokio_rustls::TlsConnector;
 pub use tokio_rustls::rustls::pki_types::CertificateDer;
 use url::{Host, Url};
@@ -288,7 +288,8 @@ fn not_granted(origin: &Origin, grants: &OriginGrants) -> Failure {
 fn private_address(origin: &Origin, address: IpAddr, kind: &str) -> Failure {
     tracing::warn!(%origin, %address, kind, "refused to connect to a private address");
     let host = &origin.host;
-    let line = SocketAddr::new(address.to_canonical(), origin.port);
+    // The brackets of an IPv6 address are a pattern in a shell.
+    let line = shell_word(&SocketAddr::new(address.to_canonical(), origin.port).to_string());
     refusal(match (literal_address(host), kind == address::LOOPBACK) {
         (Some(_), _) => {
             format!("{host} is not a public address ({kind}); the operator can allow it (`--allow-private {line}`)")

@@ -11,6 +11,7 @@ use include_dir::{Dir, include_dir};
 
 use super::schema;
 use crate::{
+    arguments::shell_word,
     cli_error::{CliError, Exit},
     output::put_line,
     terminal::Terminal,
@@ -289,7 +290,7 @@ fn with_types(path: &str, text: String) -> String {
 
 /// Returns the commands for an example, each with its purpose.
 fn commands(example: &Example) -> Vec<(String, String)> {
-    let flow = example.files[0];
+    let flow = shell_word(example.files[0]);
     let options = if example.options.is_empty() { String::new() } else { format!(" {}", example.options) };
     let mut commands = vec![
         (format!("flowcell validate {flow}"), "checks the flow".to_owned()),
@@ -321,7 +322,7 @@ fn agents(example: &Example) -> String {
 fn next_steps(example: &Example, folder: &Path) -> String {
     let mut steps: Vec<_> = commands(example).into_iter().map(|(command, _)| command).collect();
     if folder != Path::new(".") {
-        steps.insert(0, format!("cd {}", folder.display()));
+        steps.insert(0, format!("cd {}", shell_word(&folder.display().to_string())));
     }
     format!("next: {}", steps.join("; "))
 }
@@ -359,6 +360,16 @@ mod tests {
         flows.retain(|path| !left_out.contains(&path.as_str()));
         flows.sort();
         assert_eq!(known, flows);
+    }
+
+    #[test]
+    fn the_printed_commands_are_words_of_a_shell() {
+        for (folder, step) in
+            [(".", "next: flowcell validate "), ("my flows; x", "next: cd 'my flows; x'; "), ("a/b", "next: cd a/b; ")]
+        {
+            let printed = next_steps(&EXAMPLES[0], Path::new(folder));
+            assert!(printed.starts_with(step), "{printed}");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use flowcell::{
 use serde::de::DeserializeOwned;
 
 use crate::{
+    arguments::shell_word,
     cli_error::{CliError, Exit},
     options::{PackArgs, TenantArgs},
     output::{put, put_json},
@@ -177,7 +178,7 @@ impl<'a> JobClient<'a> {
                 Some(signal) = signals.next() => {
                     let paused: Job =
                         self.ask(JobOperation::Steer { id: id.to_owned(), command: JobCommand::Pause })?;
-                    terminal.say(&format!("paused; go on with `flowcell jobs resume {}`", paused.id));
+                    terminal.say(&format!("paused; go on with `flowcell jobs resume {}`", shell_word(&paused.id)));
                     // The present batch ends first.
                     return Ok((executing.await?, Some(signal)));
                 }
@@ -196,7 +197,7 @@ impl<'a> JobClient<'a> {
                 Some(signal) = signals.next() => {
                     terminal.say(&format!(
                         "the job goes on in the process that owns the store; `flowcell jobs show {id}` shows it, and \
-                         `flowcell jobs cancel {id}` cancels it", id = job.id
+                         `flowcell jobs cancel {id}` cancels it", id = shell_word(&job.id)
                     ));
                     return Ok((job, Some(signal)));
                 }

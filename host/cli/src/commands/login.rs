@@ -15,6 +15,7 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::{
+    arguments::shell_word,
     cli_error::{CliError, Exit},
     output::{put_json, put_line},
     remote::{
@@ -166,10 +167,11 @@ pub(super) fn login(args: &LoginArgs, terminal: Terminal) -> Result<Exit, CliErr
 /// Fails if a server needs no login, or is none of Flowcell.
 async fn require_tokens(server: &Server) -> Result<(), CliError> {
     match server.ask(Method::GET, "/v1/me", None).await? {
-        Ok(me) if me["local"] == true => {
-            Err(CliError::wrong(format!("{} requires no tokens, so it needs no login", server.address))
-                .hint(format!("name it with `--server {}`, or set FLOWCELL_SERVER", server.address)))
-        }
+        Ok(me) if me["local"] == true => Err(CliError::wrong(format!(
+            "{} requires no tokens, so it needs no login",
+            server.address
+        ))
+        .hint(format!("name it with `--server {}`, or set FLOWCELL_SERVER", shell_word(&server.address.to_string())))),
         Ok(_) => Err(server.stranger()),
         Err(refused) if refused.code == "unauthorized" => Ok(()),
         Err(refused) if refused.code.is_empty() => Err(server.stranger()),

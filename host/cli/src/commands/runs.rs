@@ -34,6 +34,7 @@ pub(super) use self::{
     send::{EmitArgs, SendArgs, emit, send},
 };
 use crate::{
+    arguments::shell_word,
     cli_error::{CliError, Exit},
     options::{PackArgs, TenantArgs},
     owner::{Owner, ask_owner, block_on, refused, require_durable, unreadable, with_present_owner},
@@ -127,8 +128,9 @@ fn deliver_once(of: &TenantArgs, run: RunId, command: RunCommand) -> Result<Stri
             }
             match of.tenant() == Tenant::local() {
                 true => format!(
-                    "recorded; continue the run with `flowcell drive` or `flowcell runs resume {run}`, with the \
-                     options of its start"
+                    "recorded; continue the run with `flowcell drive` or `flowcell runs resume {}`, with the options of \
+                     its start",
+                    shell_word(run.as_str())
                 ),
                 false => "recorded; `flowcell serve` continues the run".to_owned(),
             }

@@ -10,6 +10,7 @@ use flowcell::{
 };
 
 use crate::{
+    arguments::shell_word,
     cli_error::{CliError, Exit},
     duration,
     options::{KeyArgs, PackArgs, StoreArgs, StoreLocation, TenantArgs},
@@ -147,8 +148,9 @@ pub(super) fn warn_of_lost_secrets(host: &Host, terminal: Terminal) {
             for (tenant, lost) in all {
                 terminal.warn(&format!(
                     "no given key opens {} of the tenant `{tenant}`; pass the right key with `--secret-key`, or \
-                     list them with `flowcell secret reset --tenant {tenant}`",
-                    amounts(&lost)
+                     list them with `flowcell secret reset --tenant {}`",
+                    amounts(&lost),
+                    shell_word(tenant.as_str())
                 ));
             }
         }

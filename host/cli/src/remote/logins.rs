@@ -12,7 +12,7 @@ use flowcell::vault::Hidden;
 use serde::{Deserialize, Serialize};
 
 use super::ServerAddress;
-use crate::{cli_error::CliError, options::user_settings_folder};
+use crate::{arguments::shell_word, cli_error::CliError, options::user_settings_folder};
 
 /// Maximum size of a file.
 const MAX_BYTES: u64 = 16 << 10;
@@ -164,12 +164,18 @@ fn check_private(path: &Path, metadata: &Metadata, has_kind: bool, others: u32) 
     };
     let problem = CliError::wrong(format!("{} is not private: {why}", path.display()));
     if has_kind && is_own && metadata.is_dir() && metadata.mode() & 0o022 == 0 {
-        let hint = format!("its logins have rights of their own, so keep them: `chmod 700 {}`", path.display());
+        let hint = format!("its logins have rights of their own, so keep them: `chmod 700 {}`", word(path));
         return Err(problem.hint(hint));
     }
     Err(problem
         .note("the token in it may be known to others: `flowcell token revoke ID`, or let its login end")
-        .hint(format!("remove it, and log in again: `rm -r {}`", path.display())))
+        .hint(format!("remove it, and log in again: `rm -r {}`", word(path))))
+}
+
+/// Returns a path as one word of a shell.
+#[cfg(unix)]
+fn word(path: &Path) -> String {
+    shell_word(&path.display().to_string())
 }
 
 #[cfg(not(unix))]

@@ -217,7 +217,9 @@ fn check_address(gate: &str, address: &str, graph: &Graph, flow: &str) -> Result
     }
     let problem = CliError::wrong(format!("`{gate}` asks no question, so it takes no answer"));
     if &*graph.node(node).node_type.name == "control.subflow" {
-        return Err(problem.hint(format!("name a gate of the flow that it calls: `--answer {gate}/GATE=…`")));
+        return Err(
+            problem.hint(format!("name a gate of the flow that it calls: `--answer {}/GATE=…`", shell_word(gate)))
+        );
     }
     Err(with_gates(problem, graph))
 }
@@ -244,7 +246,7 @@ fn check_call(gate: &str, node: &Node) -> Result<(), CliError> {
     if !node.node_type.traits.iter().any(|found| matches!(found, Trait::Agent)) {
         let id = &node.id;
         return Err(CliError::wrong(format!("`{id}` is not an agent, so it does not ask about calls"))
-            .hint(format!("answer the node itself: `--answer {id}=…`")));
+            .hint(format!("answer the node itself: `--answer {}=…`", shell_word(id))));
     }
     Ok(())
 }

@@ -261,7 +261,7 @@ pub(crate) fn print_open_questions(plan: &Plan, host: &Host, run: &RunId, termin
         let (address, state) = (text("address"), store_arguments(plan).unwrap_or_default());
         terminal.say(&format!("  {} asks: {}", inert(&address), guarded(&text("prompt"))));
         let digest = match open["digest"].as_str() {
-            Some(digest) if address.contains('#') => format!(" --digest {digest}"),
+            Some(digest) if address.contains('#') => format!(" --digest {}", shell_word(digest)),
             _ => String::new(),
         };
         let answer =

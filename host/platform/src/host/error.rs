@@ -2,7 +2,7 @@
 
 use std::{fmt, io, path::PathBuf};
 
-use flowcell_contract::{Tenant, code};
+use flowcell_contract::{Tenant, code, shell::shell_word};
 use flowcell_engine::{PackError, PackErrorKind};
 use flowcell_flow::{Diagnostic, Location, Severity, Source};
 use flowcell_runtime::{OpenError, objects::ObjectsError, sqlite::OpenStoreError};
@@ -106,7 +106,8 @@ pub enum StartError {
     /// An operator has disabled the tenant.
     #[error(
         "the tenant `{0}` is disabled, so its runs neither start nor continue; enable it with `flowcell tenant enable \
-         {0}`"
+         {word}`",
+        word = shell_word(.0.as_str())
     )]
     TenantDisabled(Tenant),
     /// The flow of the run to repeat has errors now.
@@ -166,5 +167,18 @@ impl fmt::Display for ErrorList<'_> {
             write!(formatter, "{gap}{finding}")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenant_in_a_printed_command_is_a_word_of_a_shell() {
+        for (tenant, command) in [("ada", "`flowcell tenant enable ada`"), ("a b", "`flowcell tenant enable 'a b'`")] {
+            let told = StartError::TenantDisabled(Tenant::from(tenant)).to_string();
+            assert!(told.ends_with(command), "{told}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use flowcell_contract::Tenant;
+use flowcell_contract::{Tenant, shell::shell_word};
 use flowcell_runtime::ports::StoreError;
 use flowcell_services::code::CREDENTIAL_REFRESH_FAILED;
 
@@ -134,8 +134,9 @@ fn failing(host: &Host, TokenHealth { name: of, failure, .. }: &TokenHealth, now
     let mut message = Message::new(NoticeKind::CredentialFailed, host.tenant().as_str(), None, &place, now);
     message.code = Some(CREDENTIAL_REFRESH_FAILED.to_owned());
     message.about = format!(
-        "the host gets no token for the credential `{of}` since {}; `flowcell credential show {of}` has the reason",
-        time(failure.since)
+        "the host gets no token for the credential `{of}` since {}; `flowcell credential show {}` has the reason",
+        time(failure.since),
+        shell_word(of)
     );
     message.text = Some(cut(&failure.message, MAX_TEXT_CHARS));
     Some((message, failure.since.saturating_add((week + 2) * WEEK_MS)))

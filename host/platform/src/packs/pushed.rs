@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use flowcell_contract::{BlobRef, Blobs, Digest, Tenant};
+use flowcell_contract::{BlobRef, Blobs, Digest, Tenant, shell::shell_word};
 use flowcell_runtime::{
     ports::{DocumentStore, StoreError, Sweep},
     shared::SharedRuns,
@@ -76,7 +76,8 @@ pub enum PushError {
     /// The pack in the store has another signature.
     #[error(
         "the shared store has {0} with another signature, which stays; push a new version, or first remove this one with \
-         `flowcell packs remove {0}`"
+         `flowcell packs remove {word}`",
+        word = shell_word(&.0.to_string())
     )]
     Signed(PackId),
     /// The shared store has too many packs.

@@ -12,7 +12,7 @@ use std::{
 
 use flowcell_contract::{
     Admission, Arrival, Attempt, BlobRef, BlobWriter, BuiltIn, Call, Caller, Calls, Capability, Digest, Failure, Json,
-    NodeRunner, Outgoing, Step, StepResult, Tenant, Value,
+    NodeRunner, Outgoing, Step, StepResult, Tenant, Value, shell::shell_word,
 };
 use flowcell_runtime::{
     MemoryBudget,
@@ -162,8 +162,10 @@ fn missing_reply(outgoing: &Outgoing, about: &Json, simulate: &Simulate) -> Fail
         }
         _ => (format!("{{ capability: {}, node: {node}, reply: … }}", call.interface), simulated),
     };
-    let more =
-        name.map(|name| format!(", or simulate it: `--simulate {}` or `--simulate all`", simulate.names_with(name)));
+    let more = name.map(|name| {
+        let names = shell_word(&simulate.names_with(name));
+        format!(", or simulate it: `--simulate {names}` or `--simulate all`")
+    });
     let message = format!(
         "the case has no reply for this call of `{node}`: {} {}; add one under `calls`, such as `{case}`{}",
         call.interface,

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use flowcell_contract::shell::shell_word;
 use flowcell_platform::{shape, vault::open_to_others};
 use sha2::{Digest, Sha256};
 use tokio_rustls::rustls::{
@@ -119,7 +120,7 @@ impl Kind {
         let file = File::open(path).map_err(cannot)?;
         if let (Kind::Key, Some(mode)) = (self, open_to_others(&file.metadata().map_err(cannot)?)) {
             let why = format!("other users may read it (mode {mode:o})");
-            return Err(self.error(path, why, format!("run `chmod 600 {}`", path.display())));
+            return Err(self.error(path, why, format!("run `chmod 600 {}`", shell_word(&path.display().to_string()))));
         }
         let mut bytes = Vec::new();
         file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(cannot)?;

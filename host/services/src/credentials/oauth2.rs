@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use flowcell_contract::{Failure, Json, Tenant, code as codes, text::revealed};
+use flowcell_contract::{Failure, Json, Tenant, code as codes, shell::shell_word, text::revealed};
 use hyper::{
     HeaderMap, Method, StatusCode,
     header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, USER_AGENT},
@@ -370,7 +370,8 @@ fn refused(name: &str, origin: &str, status: StatusCode, said: &Refusal, proof: 
     };
     let help = match (proof, error.as_deref()) {
         (Proof::Refresh(_), Some("invalid_grant")) => {
-            format!("; the refresh token is no longer valid: `flowcell credential connect {name}`, or set it again")
+            let word = shell_word(name);
+            format!("; the refresh token is no longer valid: `flowcell credential connect {word}`, or set it again")
         }
         _ => String::new(),
     };
@@ -394,6 +395,7 @@ fn failure(name: &str, why: &str, more: Option<Vec<(&'static str, Json)>>) -> Fa
 }
 
 fn not_connected(name: &str) -> Failure {
-    let why = format!("the credential `{name}` is not connected; connect it with `flowcell credential connect {name}`");
+    let word = shell_word(name);
+    let why = format!("the credential `{name}` is not connected; connect it with `flowcell credential connect {word}`");
     Failure::new(codes::DENIED, why)
 }

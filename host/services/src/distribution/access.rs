@@ -1,7 +1,7 @@
 //! Authentication at a registry: by a name and a password, or by a token that a token server issues for them.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use flowcell_contract::Failure;
+use flowcell_contract::{Failure, shell::shell_word};
 use http_auth::ChallengeRef;
 use hyper::{
     HeaderMap, StatusCode,
@@ -106,7 +106,8 @@ impl Access<'_> {
         let origin = url.origin().ascii_serialization();
         let why = format!(
             "{registry} asks to send the credentials to {origin}, which is another server, so the host did not send \
-             them; to allow it, pass `--registry-realm {registry}={origin}`"
+             them; to allow it, pass `--registry-realm {}`",
+            shell_word(&format!("{registry}={origin}"))
         );
         Err(Failure::new(code::REGISTRY_DENIED, why))
     }

@@ -13,7 +13,7 @@ use super::{
     resume::{ResumeArgs, resume_here},
 };
 use crate::{
-    arguments::chosen_run_id,
+    arguments::{chosen_run_id, shell_word},
     cli_error::{CliError, Exit},
     output::{put_json, put_line},
     owner::{Owner, ask_for_result, new_run_id, with_present_owner},
@@ -53,7 +53,8 @@ pub(crate) struct RetryArgs {
 pub(super) fn execute(mut args: RetryArgs, terminal: Terminal) -> Result<Exit, CliError> {
     if let Some(answer) = args.resume.answers.iter().find(|answer| answer.digest.is_some()) {
         let why = format!("the questions of the new run have other digests than the one for `{}`", answer.gate);
-        return Err(CliError::wrong(why).hint(format!("write `--answer {}={}`", answer.gate, answer.value)));
+        return Err(CliError::wrong(why)
+            .hint(format!("write `--answer {}`", shell_word(&format!("{}={}", answer.gate, answer.value)))));
     }
     if args.flow_version.is_none() && !args.rename.is_empty() {
         let why = "`--rename` needs `--flow-version`: nodes have other names only in another version of the flow";

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use flowcell_contract::shell::shell_word;
 use flowcell_runtime::{Channel, Event, Hub, LiveEvent, RunResult};
 use flowcell_services::{
     lines::{Line, Lines},
@@ -148,7 +149,9 @@ async fn serve_program(program: Program, outbox: Arc<Outbox>, state: Arc<Channel
     let lost = outbox.abandon();
     match tokio::time::timeout(grace, life.wait_for_end()).await {
         Ok(how) if early => {
-            let rest = lost.map(|(run, seq)| format!("; `flowcell runs events {run} --from {seq}` prints the others"));
+            let rest = lost.map(|(run, seq)| {
+                format!("; `flowcell runs events {} --from {seq}` prints the others", shell_word(run.as_str()))
+            });
             state.report(&format!("ended before the run ({how}){}", rest.unwrap_or_default()));
         }
         Ok(_) => {}

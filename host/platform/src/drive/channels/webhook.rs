@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use flowcell_contract::RunId;
+use flowcell_contract::{RunId, shell::shell_word};
 use flowcell_runtime::{Channel, Event, Hub, LiveEvent, RunResult};
 use flowcell_services::webhook::Webhook;
 use tokio::{
@@ -114,8 +114,9 @@ fn stop_message(why: &str, lost: Option<(RunId, u64)>) -> String {
         None => format!("the host sends no more events to the webhook: {why}"),
         Some((run, seq)) => {
             format!(
-                "the host sends no more events to the webhook: {why}; `flowcell runs events {run} --from {seq}` \
-                 prints the others"
+                "the host sends no more events to the webhook: {why}; `flowcell runs events {} --from {seq}` prints the \
+                 others",
+                shell_word(run.as_str())
             )
         }
     }

@@ -6,7 +6,7 @@ use std::{
     str::FromStr,
 };
 
-use flowcell_contract::host_files::STORE_FILE;
+use flowcell_contract::{host_files::STORE_FILE, shell::shell_word};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
@@ -108,7 +108,7 @@ impl KeySource {
 fn read_file(path: &Path) -> Result<Zeroizing<String>, VaultError> {
     let wrong = |why: &dyn fmt::Display| VaultError::Key(format!("{}: {why}", path.display()));
     if let Some(mode) = fs::metadata(path).ok().and_then(|file| open_to_others(&file)) {
-        let why = format!("other users may read it (mode {mode:o}); run `chmod 600 {}`", path.display());
+        let why = format!("other users may read it (mode {mode:o}); run `chmod 600 {}`", word(path));
         return Err(wrong(&why));
     }
     fs::read_to_string(path).map(Zeroizing::new).map_err(|error| wrong(&error))
@@ -131,8 +131,13 @@ pub fn open_to_others(_file: &fs::Metadata) -> Option<u32> {
 /// Returns a warning if other users may read the store in a folder, or else `None`.
 pub fn exposure_warning(folder: &Path) -> Option<String> {
     let mode = open_to_others(&fs::metadata(folder.join(STORE_FILE)).ok()?)?;
-    let folder = folder.display();
-    Some(format!("other users may read the store in {folder} (mode {mode:o}); run `chmod -R go= {folder}`"))
+    let (shown, folder) = (folder.display(), word(folder));
+    Some(format!("other users may read the store in {shown} (mode {mode:o}); run `chmod -R go= {folder}`"))
+}
+
+/// Returns a path as one word of a shell.
+fn word(path: &Path) -> String {
+    shell_word(&path.display().to_string())
 }
 
 /// Checks that the operator's keys can be used: the given ones, or without any those beside the store in a folder.
@@ -251,5 +256,23 @@ mod tests {
         }
         assert!("env:A".parse::<KeySource>().is_ok() && "file:a/b".parse::<KeySource>().is_ok());
         assert!(!text.parse::<KeySource>().unwrap_err().contains(&text));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_folder_in_a_printed_command_is_a_word_of_a_shell() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let store = folder.path().join("st; rm -r x");
+        fs::create_dir(&store).unwrap();
+        fs::write(store.join(STORE_FILE), "").unwrap();
+        fs::set_permissions(store.join(STORE_FILE), fs::Permissions::from_mode(0o644)).unwrap();
+        let warning = exposure_warning(&store).unwrap();
+        assert!(warning.ends_with(&format!("run `chmod -R go= '{}'`", store.display())), "{warning}");
+        let key = store.join("key");
+        fs::write(&key, "").unwrap();
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
+        let refused = read_file(&key).unwrap_err().to_string();
+        assert!(refused.contains(&format!("`chmod 600 '{}'`", key.display())), "{refused}");
     }
 }
