@@ -20,7 +20,7 @@ export class Failure extends Error {
 export interface FailureOptions {
   /** True if a retry may help. Default: false. */
   retryable?: boolean;
-  /** Milliseconds to wait before a retry. */
+  /** Milliseconds to wait before a retry, from 0 to 2,147,483,647. Other numbers become the nearest one. */
   retryAfterMs?: number;
   /** Details for programs. */
   details?: Json;
@@ -123,7 +123,7 @@ export class Pause {
   private constructor();
   /** Records the state and goes on at once, in a new instance. */
   static now(): Pause;
-  /** Waits for `ms` milliseconds. */
+  /** Waits for `ms` milliseconds, a whole number. */
   static after(ms: number): Pause;
   /** Waits for a named event that is sent to the run. */
   static event(name: string): Pause;

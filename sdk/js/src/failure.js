@@ -1,5 +1,6 @@
 // Failures of nodes.
 import { sourceLines } from "./lines.js";
+import { delay } from "./values.js";
 
 // Characters of a thrown object that its message shows.
 const LONGEST_JSON = 1000;
@@ -9,8 +10,8 @@ export class Failure extends Error {
     super(message);
     this.name = "Failure";
     this.code = code;
-    this.retryable = retryable || retryAfterMs !== undefined;
-    this.retryAfterMs = retryAfterMs;
+    this.retryable = retryable || retryAfterMs != null;
+    this.retryAfterMs = delay(retryAfterMs, "retryAfterMs");
     this.details = details;
   }
 
@@ -44,7 +45,7 @@ export function toHost(thrown) {
     code: described(code),
     message: described(message),
     retryable: retryable === true,
-    retryAfterMs: retryAfterMs ?? null,
+    retryAfterMs: Number.isFinite(retryAfterMs) ? delay(retryAfterMs) : null,
     details: details === undefined ? null : json(details),
   };
 }
@@ -74,7 +75,7 @@ function messageOf(thrown) {
 // A text for any value, also for one that refuses to become a text.
 function described(value) {
   try {
-    return String(value);
+    return String(value).toWellFormed();
   } catch {
     return "an object without a text";
   }

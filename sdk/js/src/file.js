@@ -2,13 +2,15 @@
 import { readFile } from "flowcell:node/context@0.1.0";
 import { append, discard, finish, open } from "flowcell:host/file-writer@0.1.0";
 import { called } from "./failure.js";
+import { MAX_U32, bytes as checkedBytes, json, text, whole } from "./values.js";
 import { TextDecoder } from "./web/text.js";
 
 const PIECE = 1024 * 1024;
 
 // Reads at most 1 MiB of a file value from `offset` on; empty at the end of the file.
 export function readBytes(file, offset = 0, length = PIECE) {
-  return called(() => readFile(JSON.stringify(file), offset, length));
+  const place = [json(file, "file"), whole(offset, "offset"), whole(length, "length", MAX_U32)];
+  return called(() => readFile(...place));
 }
 
 // Reads a file value from `offset` on, in pieces of at most 1 MiB.
@@ -52,16 +54,17 @@ export class Writer {
 
   // Adds bytes at the end. Returns the size so far.
   write(bytes) {
+    const given = checkedBytes(bytes, "bytes");
     let size = 0;
-    for (let at = 0; at < bytes.length || at === 0; at += PIECE) {
-      size = Number(called(() => append(this.#number, bytes.subarray(at, at + PIECE))));
+    for (let at = 0; at < given.length || at === 0; at += PIECE) {
+      size = Number(called(() => append(this.#number, given.subarray(at, at + PIECE))));
     }
     return size;
   }
 
   // Ends the file, and returns the file value.
   finish(mime = "application/octet-stream") {
-    return JSON.parse(called(() => finish(this.#number, mime)));
+    return JSON.parse(called(() => finish(this.#number, text(mime, "mime"))));
   }
 
   // Discards the file. Does nothing once it is finished.

@@ -1,10 +1,11 @@
 // The result of a node: an output, or a pause.
+import { MAX_U32, flag, json, text as checkedText, texts, whole, wholeIfGiven } from "./values.js";
 
 // A part of the input or of the wake, by JSON Pointer. The host shares it; it is not copied through the sandbox.
 export class Part {
   constructor(of, path) {
     this.of = of;
-    this.path = path;
+    this.path = checkedText(path, "path");
   }
 
   toJSON() {
@@ -25,14 +26,18 @@ export class Pause {
   }
 
   static now = () => new Pause([{ tag: "now" }]);
-  static after = (ms) => new Pause([{ tag: "after", val: ms }]);
-  static event = (name) => new Pause([{ tag: "event", val: name }]);
+  static after = (ms) => new Pause([{ tag: "after", val: whole(ms, "ms") }]);
+  static event = (name) => new Pause([{ tag: "event", val: checkedText(name, "name") }]);
   static answer = (question) => new Pause([{ tag: "answer", val: asked(question) }]);
   static body = (variables = {}) => new Pause([{ tag: "body", val: source(variables) }]);
-  static flow = (name, input = {}) => new Pause([{ tag: "flow", val: { name, input: source(input) } }]);
+  static flow = (name, input = {}) => new Pause([{ tag: "flow", val: { name: checkedText(name, "name"), input: source(input) } }]);
 
   static each(items, { concurrency, stopOnFailure = true } = {}) {
-    return new Pause([{ tag: "each", val: { items: source(items), concurrency: concurrency ?? null, stopOnFailure } }]);
+    const limits = {
+      concurrency: wholeIfGiven(concurrency, "concurrency", MAX_U32),
+      stopOnFailure: flag(stopOnFailure, "stopOnFailure"),
+    };
+    return new Pause([{ tag: "each", val: { items: source(items), ...limits } }]);
   }
 
   // Adds other events that may end the pause.
@@ -50,16 +55,16 @@ function asked(question) {
   const { prompt, choices = [], allowText = choices.length === 0, schema, audience = [] } =
     typeof question === "string" ? { prompt: question } : question;
   return {
-    prompt,
-    choices: choices.map((choice) => (typeof choice === "string" ? { value: choice, label: null } : labelled(choice))),
-    allowText,
-    schema: schema === undefined ? null : JSON.stringify(schema),
-    audience,
+    prompt: checkedText(prompt, "prompt"),
+    choices: choices.map((choice) => labelled(typeof choice === "string" ? { value: choice } : choice)),
+    allowText: flag(allowText, "allowText"),
+    schema: schema === undefined ? null : json(schema, "schema"),
+    audience: texts(audience, "audience"),
   };
 }
 
 function labelled({ value, label }) {
-  return { value, label: label ?? null };
+  return { value: checkedText(value, "value"), label: label == null ? null : checkedText(label, "label") };
 }
 
 // Converts the result of a node type's function into the host's form.
@@ -74,7 +79,7 @@ function output(value) {
   const members = isObject(value) ? Object.entries(value) : [];
   if (members.some(([, member]) => member instanceof Part)) {
     const present = members.filter(([, member]) => member !== undefined);
-    return { tag: "object", val: present.map(([key, member]) => [key, source(member)]) };
+    return { tag: "object", val: present.map(([key, member]) => [key.toWellFormed(), source(member)]) };
   }
   return { tag: "one", val: source(value) };
 }

@@ -1,5 +1,6 @@
 // The parts of a task. They are read lazily: one field of a large input costs only that field.
 import { getJson, getText, len } from "flowcell:node/context@0.1.0";
+import { text as checkedText } from "./values.js";
 
 export class Task {
   get input() {
@@ -29,16 +30,16 @@ export class Task {
   }
 
   inputText(path) {
-    return getText("input", path) ?? undefined;
+    return getText("input", checkedText(path, "path")) ?? undefined;
   }
 
   inputLength(path) {
-    return len("input", path) ?? undefined;
+    return len("input", checkedText(path, "path")) ?? undefined;
   }
 }
 
 // Reads a part of the task. Returns undefined if it does not exist.
 function read(part, path = "") {
-  const text = getJson(part, path);
+  const text = getJson(part, checkedText(path, "path"));
   return text == null ? undefined : JSON.parse(text);
 }

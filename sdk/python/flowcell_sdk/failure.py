@@ -9,6 +9,7 @@ from componentize_py_types import Err
 from wit_world.imports import types
 
 from .json import parsed, text
+from .values import delay, well_formed
 
 #: The exceptions of a group that a failure names, and the levels of groups in groups.
 _SHOWN, _DEPTH = 8, 2
@@ -33,7 +34,7 @@ class Failure(Exception):
         self.code = code
         self.message = message
         self.retryable = retryable or retry_after_ms is not None
-        self.retry_after_ms = retry_after_ms
+        self.retry_after_ms = delay(retry_after_ms, "retry_after_ms")
         self.details = details
 
     def __str__(self) -> str:
@@ -78,7 +79,8 @@ def to_host(raised: BaseException) -> types.Failure:
         details = None if failure.details is None else text(failure.details, "the details of the failure")
     except TypeError as error:
         details, message = None, f"{message}\n{error}; they are left out"
-    return types.Failure(failure.code, message, failure.retryable, failure.retry_after_ms, details)
+    code, message = well_formed(str(failure.code)), well_formed(message)
+    return types.Failure(code, message, bool(failure.retryable), failure.retry_after_ms, details)
 
 
 def _failure_in(raised: BaseException | None) -> Failure | None:

@@ -10,6 +10,7 @@ from wit_world.imports import context, file_writer
 
 from .failure import called
 from .json import parsed, text as json_text
+from .values import MAX_U32, data, text, whole
 
 PIECE = 1 << 20
 
@@ -17,7 +18,7 @@ PIECE = 1 << 20
 def read_bytes(file: Any, offset: int = 0, length: int = PIECE) -> bytes:
     """Reads at most 1 MiB from `offset` on; empty at the end of the file."""
     with called():
-        return context.read_file(json_text(file), offset, length)
+        return context.read_file(json_text(file), whole(offset, "offset"), whole(length, "length", MAX_U32))
 
 
 def chunks(file: Any, offset: int = 0) -> Iterator[bytes]:
@@ -49,16 +50,17 @@ class Writer:
 
     def write(self, content: bytes) -> int:
         """Adds bytes at the end. Returns the size so far."""
+        given = data(content, "content")
         size = 0
-        for at in range(0, len(content) or 1, PIECE):
+        for at in range(0, len(given) or 1, PIECE):
             with called():
-                size = file_writer.append(self._number, content[at : at + PIECE])
+                size = file_writer.append(self._number, given[at : at + PIECE])
         return size
 
     def finish(self, mime: str = "application/octet-stream") -> Any:
         """Ends the file, and returns the file value."""
         with called():
-            return parsed(file_writer.finish(self._number, mime))
+            return parsed(file_writer.finish(self._number, text(mime, "mime")))
 
     def discard(self) -> None:
         """Discards the file. Does nothing once it is finished."""

@@ -12,6 +12,7 @@ from wit_world.imports import files
 
 from .failure import called
 from .json import parsed, text as json_text
+from .values import data as checked_data, text as plain
 
 
 Kind = Literal["file", "folder"]
@@ -46,43 +47,43 @@ def read_file(path: str) -> Any:
 def write_text(path: str, text: str) -> int:
     """Creates or replaces a file. Returns its size in bytes."""
     with called():
-        return files.write(path, files.Content_Text(text))
+        return files.write(plain(path, "path"), files.Content_Text(plain(text, "text")))
 
 
 def write_bytes(path: str, data: bytes) -> int:
     """Creates or replaces a file. Returns its size in bytes."""
     with called():
-        return files.write(path, files.Content_Bytes(data))
+        return files.write(plain(path, "path"), files.Content_Bytes(checked_data(data, "data")))
 
 
 def write_file(path: str, file: Any) -> int:
     """Creates or replaces a file with the content of a file value. Returns its size in bytes."""
     with called():
-        return files.write(path, files.Content_File(json_text(file)))
+        return files.write(plain(path, "path"), files.Content_File(json_text(file)))
 
 
 def list(path: str = "") -> Sequence[Entry]:
     """Lists a folder by name, without entries that the flow may not read. Default: the tenant's folder."""
     with called():
-        return [_entry(entry) for entry in files.list(path)]
+        return [_entry(entry) for entry in files.list(plain(path, "path"))]
 
 
 def stat(path: str) -> Entry | None:
     """Returns the entry at a path, or None."""
     with called():
-        entry = files.stat(path)
+        entry = files.stat(plain(path, "path"))
     return None if entry is None else _entry(entry)
 
 
 def remove(path: str) -> bool:
     """Removes a file or an empty folder. Returns whether it existed."""
     with called():
-        return files.remove(path)
+        return files.remove(plain(path, "path"))
 
 
 def _read(path: str, form: files.Form) -> Any:
     with called():
-        content = files.read(path, form)
+        content = files.read(plain(path, "path"), form)
     # Text or bytes, depending on the form.
     return content.value
 

@@ -14,6 +14,7 @@ from .failure import called
 from .file import read_text
 from .json import parsed, text as json_text
 from .queue import ended
+from .values import MAX_U32, data as checked_data, text as plain, whole, whole_if_given
 
 
 @dataclass(frozen=True)
@@ -34,16 +35,17 @@ class Request:
     def to_host(self) -> http.Request:
         """Converts the request into the host's form."""
         typed = {} if self.json is None else {"content-type": "application/json"}
-        headers = list({**typed, **self.headers}.items())
-        return http.Request(self.method, self.url, headers, self._body(), self.timeout_ms)
+        headers = [(plain(name, "headers"), plain(value, name)) for name, value in {**typed, **self.headers}.items()]
+        timeout_ms = _time(self.timeout_ms, "timeout_ms")
+        return http.Request(plain(self.method, "method"), plain(self.url, "url"), headers, self._body(), timeout_ms)
 
     def _body(self) -> http.Content:
         if self.json is not None:
             return http.Content_Text(json_text(self.json, "the member `json` of the request"))
         if self.text is not None:
-            return http.Content_Text(self.text)
+            return http.Content_Text(plain(self.text, "text"))
         if self.data is not None:
-            return http.Content_Bytes(self.data)
+            return http.Content_Bytes(checked_data(self.data, "data"))
         if self.file is not None:
             return http.Content_File(json_text(self.file))
         return http.Content_Empty()
@@ -80,8 +82,9 @@ def open(request: Request, *, idle_ms: int | None = None, total_ms: int | None =
     `timeout_ms` of the request is the time until then. `idle_ms` is the longest time without a byte while the node waits for
     a chunk, 60 seconds by default, and `total_ms` the one until the end, 10 minutes by default.
     """
+    times = http.StreamTimes(_time(idle_ms, "idle_ms"), _time(total_ms, "total_ms"))
     with called():
-        return Answer(http.open_stream(request.to_host(), http.StreamTimes(idle_ms, total_ms)))
+        return Answer(http.open_stream(request.to_host(), times))
 
 
 def start_send(request: Request) -> int:
@@ -100,13 +103,17 @@ async def send_async(request: Request) -> Response:
 def take_response(call: int) -> Response:
     """Takes the answer of a call after `queue.next` has reported its success. Works once for each call."""
     with called():
-        return _response(http.take_response(call))
+        return _response(http.take_response(whole(call, "call", MAX_U32)))
 
 
 def keep(data: bytes, mime: str) -> Any:
     """Stores bytes as a file of this media type and returns the file value."""
     with called():
-        return parsed(http.keep(data, mime))
+        return parsed(http.keep(checked_data(data, "data"), plain(mime, "mime")))
+
+
+def _time(value: Any, name: str) -> int | None:
+    return whole_if_given(value, name, MAX_U32)
 
 
 def _response(response: http.Response) -> Response:

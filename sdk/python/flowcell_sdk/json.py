@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, fields, is_dataclass
 from typing import Any
 
+from .values import well_formed
+
 #: What to write instead of a value, by the name of its class or of a base of it, so that no module is imported for it.
 _INSTEAD = {
     "Decimal": "write `str(value)`, or `float(value)` if it may be rounded",
@@ -41,7 +43,7 @@ def text(value: Any, what: str = "the value", path: str = "") -> str:
     `path`, the type, and what to write instead.
     """
     try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_members)
+        return well_formed(json.dumps(value, ensure_ascii=False, allow_nan=False, default=_members))
     except RecursionError:
         raise TypeError(f"{what} cannot be written as JSON: it is nested too deep") from None
     except (TypeError, ValueError) as error:

@@ -3,10 +3,14 @@
 from wit_world.imports import log
 from wit_world.imports.log import Level
 
+from .values import well_formed, wrong
+
 
 def write(level: Level, message: object) -> None:
     """Writes one line to the run's events."""
-    log.log(level, str(message))
+    if not isinstance(level, Level):
+        raise wrong(level, "level", "a `Level`")
+    log.log(level, well_formed(str(message)))
 
 
 def debug(message: object) -> None:

@@ -12,6 +12,7 @@ from wit_world.imports import queue
 
 from .failure import Failure, of_host
 from .json import parsed
+from .values import MAX_U32, whole_if_given
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -58,11 +59,12 @@ def next(timeout_ms: int | None = None) -> Event | None:
 
     Returns None if the time is up, or if no event can arrive and no time was given.
     """
+    whole_if_given(timeout_ms, "timeout_ms", MAX_U32)
     if _events:
         return _events.pop(0)
     end = None if timeout_ms is None else _now_ms() + timeout_ms
     while True:
-        event = take(timeout_ms if end is None else max(0, end - _now_ms()))
+        event = take(timeout_ms if end is None else min(max(0, end - _now_ms()), MAX_U32))
         if event is None or not _settle(event):
             return event
 

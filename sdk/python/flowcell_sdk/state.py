@@ -7,6 +7,7 @@ from wit_world.imports import state
 
 from .failure import called
 from .json import parsed, text
+from .values import text as plain, whole_if_given
 
 
 @dataclass(frozen=True)
@@ -20,17 +21,18 @@ class Entry:
 def get(key: str) -> Entry | None:
     """Returns the value that this attempt sees, or None if the key was never written."""
     with called():
-        entry = state.get(key)
+        entry = state.get(plain(key, "key"))
     return None if entry is None else Entry(parsed(entry.value), entry.version)
 
 
 def set(key: str, value: Any) -> int:
     """Writes a value unconditionally. Returns the new version."""
     with called():
-        return state.set(key, text(value, f"the value of `{key}`"))
+        return state.set(plain(key, "key"), text(value, f"the value of `{key}`"))
 
 
 def set_if(key: str, value: Any, expected: int | None) -> int | None:
     """Writes only if the version is still the expected one, or, for None, only if the key does not exist."""
     with called():
-        return state.set_if(key, text(value, f"the value of `{key}`"), expected)
+        given = text(value, f"the value of `{key}`")
+        return state.set_if(plain(key, "key"), given, whole_if_given(expected, "expected"))

@@ -7,6 +7,7 @@ from typing import Any
 from wit_world.imports import types
 
 from .json import escaped, text
+from .values import MAX_U32, text as plain, well_formed, whole, whole_if_given
 
 
 class Part:
@@ -21,12 +22,12 @@ class Part:
 
 def input_part(path: str = "") -> Part:
     """Refers to the part of the input at a JSON Pointer, by default all of it."""
-    return Part(types.Source_Input(path))
+    return Part(types.Source_Input(plain(path, "path")))
 
 
 def woken_part(path: str = "") -> Part:
     """Refers to the part of the wake at a JSON Pointer: `/value`, `/value/content`."""
-    return Part(types.Source_Woken(path))
+    return Part(types.Source_Woken(plain(path, "path")))
 
 
 @dataclass(frozen=True)
@@ -54,11 +55,11 @@ class Question:
         """Converts the question into the host's form."""
         choices = [Choice(choice) if isinstance(choice, str) else choice for choice in self.choices]
         return types.Question(
-            self.prompt,
-            [types.Choice(choice.value, choice.label) for choice in choices],
-            not choices if self.allow_text is None else self.allow_text,
+            plain(self.prompt, "prompt"),
+            [types.Choice(plain(choice.value, "value"), _label(choice)) for choice in choices],
+            not choices if self.allow_text is None else bool(self.allow_text),
             None if self.schema is None else text(self.schema),
-            list(self.audience),
+            [plain(name, "audience") for name in self.audience],
         )
 
 
@@ -78,12 +79,12 @@ class Pause:
     @staticmethod
     def after(ms: int) -> "Pause":
         """Waits for `ms` milliseconds."""
-        return Pause([types.Wake_After(ms)])
+        return Pause([types.Wake_After(whole(ms, "ms"))])
 
     @staticmethod
     def event(name: str) -> "Pause":
         """Waits for a named event that is sent to the run."""
-        return Pause([types.Wake_Event(name)])
+        return Pause([types.Wake_Event(plain(name, "name"))])
 
     @staticmethod
     def answer(question: str | Question) -> "Pause":
@@ -99,12 +100,14 @@ class Pause:
     @staticmethod
     def each(items: Any, *, concurrency: int | None = None, stop_on_failure: bool = True) -> "Pause":
         """Runs the node's body for each item of a list."""
-        return Pause([types.Wake_Each(types.FanOut(_source(items, "the list of items"), concurrency, stop_on_failure))])
+        at_once = whole_if_given(concurrency, "concurrency", MAX_U32)
+        return Pause([types.Wake_Each(types.FanOut(_source(items, "the list of items"), at_once, bool(stop_on_failure)))])
 
     @staticmethod
     def flow(name: str, input: Any = None) -> "Pause":
         """Runs another flow as a child."""
-        return Pause([types.Wake_Flow(types.FlowCall(name, _source({} if input is None else input, "the input of the flow")))])
+        given = _source({} if input is None else input, "the input of the flow")
+        return Pause([types.Wake_Flow(types.FlowCall(plain(name, "name"), given))])
 
     def or_(self, other: "Pause") -> "Pause":
         """Adds other events that may end the pause."""
@@ -125,7 +128,11 @@ def to_host(answer: Any) -> types.Step:
 
 
 def _member(key: str, value: Any) -> tuple[str, types.Source]:
-    return key, _source(value, "the output", f"/{escaped(key)}")
+    return well_formed(str(key)), _source(value, "the output", f"/{escaped(key)}")
+
+
+def _label(choice: Choice) -> str | None:
+    return None if choice.label is None else plain(choice.label, "label")
 
 
 def _source(value: Any, what: str = "the value", path: str = "") -> types.Source:

@@ -6,6 +6,7 @@ from wit_world.imports import context
 from wit_world.imports.context import Part
 
 from .json import parsed
+from .values import text
 
 Input = TypeVar("Input")
 
@@ -63,16 +64,16 @@ class Task(Generic[Input]):
 
     def input_at(self, path: str, default: Any = None) -> Any:
         """Returns the part of the input at a JSON Pointer, or the default if it does not exist."""
-        value = context.get_json(Part.INPUT, path)
+        value = context.get_json(Part.INPUT, text(path, "path"))
         return default if value is None else parsed(value)
 
     def input_text(self, path: str) -> str | None:
         """Returns a text of the input, or None if the part is absent or not a text."""
-        return context.get_text(Part.INPUT, path)
+        return context.get_text(Part.INPUT, text(path, "path"))
 
     def input_length(self, path: str) -> int | None:
         """Returns the number of list items, object keys or text bytes; None for other values and absent parts."""
-        return context.len(Part.INPUT, path)
+        return context.len(Part.INPUT, text(path, "path"))
 
 
 def _read(part: Part, path: str) -> Any:

@@ -10,12 +10,13 @@ from wit_world.imports import tools
 from .failure import called
 from .json import parsed, text
 from .queue import ended
+from .values import text as plain
 
 
 def find(*patterns: str) -> list[dict[str, Any]]:
     """Finds the tools that match these patterns, are granted and are not denied: `name`, `tool`, `inputSchema` and more."""
     with called():
-        return parsed(tools.find(list(patterns)))
+        return parsed(tools.find([plain(pattern, "patterns") for pattern in patterns]))
 
 
 def call(tool: str, input: Any = None, *, tool_use_id: str | None = None, agent_run_id: str | None = None) -> Any:

@@ -1,5 +1,5 @@
 // What differs from other engines. `cases/all.yaml` has what each check returns.
-import { file, http, pack } from "flowcell-sdk";
+import { Failure, Pause, cache, file, files, http, log, metrics, pack, part, queue, state, tools } from "flowcell-sdk";
 
 const day = new Date(0);
 const refused = (body) => {
@@ -52,6 +52,35 @@ const checks = {
     return [error.stack, typeof Error.prototype.stack];
   },
   stack_of_fetch: () => asks().catch((error) => [places(error.stack, 1), error.cause.code]),
+  // A value that the host takes in another type would end the sandbox without a line of the code.
+  wrong_values() {
+    const kept = http.keep(new Uint8Array(10), "text/plain");
+    const url = "https://api.example.com/";
+    return [
+      () => file.readBytes(kept, -1), () => file.readBytes(kept, 0.5), () => file.readBytes(kept, NaN),
+      () => file.readBytes(kept, 2 ** 53), () => file.readBytes(kept, "1"), () => file.readBytes(kept, 0, -1),
+      () => file.readBytes(kept, 0, 2 ** 32), () => file.readBytes(undefined), () => [...file.chunks(kept, -1)],
+      () => new file.Writer().write("abc"), () => new file.Writer().finish(5),
+      () => http.send({}), () => http.send({ url, timeoutMs: -1 }), () => http.send({ url, headers: { a: 1 } }),
+      () => http.send({ url, method: null }), () => http.send({ url, bytes: "abc" }), () => http.open({ url, idleMs: 1.5 }),
+      () => http.startSend({ url, timeoutMs: Infinity }), () => http.takeResponse(-1), () => http.keep("abc", "text/plain"),
+      () => queue.next({ timeoutMs: -1 }), () => log.write("loud", "x"), () => metrics.measure("x", "1"),
+      () => cache.set("k", undefined), () => cache.set("k", 1, { ttlMs: -1 }), () => state.get(5), () => state.setIf("k", 1, 0.5),
+      () => files.readText(undefined), () => tools.find(5), () => Pause.after(-1), () => Pause.after(0.5),
+      () => Pause.each([], { concurrency: -1 }), () => Pause.each([], { stopOnFailure: 1 }), () => Pause.event(), () => part.input(null),
+      () => new Failure("a", "b", { retryAfterMs: NaN }),
+    ].map(refused);
+  },
+  right_values() {
+    const kept = http.keep(Uint8Array.of(1, 2, 3), "text/plain");
+    const failure = new Failure("a", "b", { retryAfterMs: -0.5 });
+    return [
+      file.readBytes(kept, 2 ** 33).length, file.readBytes(kept, -0, 2 ** 31 - 1).length, [...file.readBytes(kept, 1, 1)],
+      [...file.readBytes(http.keep(new Uint16Array([1]), "text/plain"))], failure.retryAfterMs,
+    ];
+  },
+  halves_of_characters: () => ({ "a\ud800": part.input("/name") }),
+  thrown_halves: () => { throw new Failure("no", "b\udc00", { retryAfterMs: 1.5 }); },
   lines() {
     const kept = (text) => http.keep(typeof text === "string" ? new TextEncoder().encode(text) : text, "text/plain");
     const lines = (text) => [...file.lines(kept(text))];

@@ -28,6 +28,7 @@ nodes:
   - { type: relay.ends, title: Ends, input: {}, output: {}, capabilities: [{ name: http, reason: asks }] }
   - { type: relay.web, title: Web, input: {}, output: {}, capabilities: [{ name: http, reason: asks }] }
   - { type: relay.fail, title: Fail, input: {}, output: {}, capabilities: [{ name: http, reason: asks }] }
+  - { type: relay.values, title: Values, input: {}, output: {}, capabilities: [{ name: http, reason: asks }] }
 ";
 
 /// Builds the pack with the code [`RELAY`], once for all tests.
@@ -126,6 +127,51 @@ fn exceptions_keep_their_type_message_and_notes() {
     let expected = "bad rows\nthe details of the failure cannot be written as JSON at `/rows`: it is of the type `set`; \
                     write a list, such as `sorted(value)`; they are left out";
     assert_eq!((&details["code"], &details["message"]), (&json!("acme_rows"), &json!(expected)));
+}
+
+/// The kinds and messages of the exceptions for the values in `relay.values`.
+const WRONG_VALUES: [&str; 26] = [
+    "ValueError: `offset` must be from 0 to 18446744073709551615, not -1",
+    "TypeError: `offset` must be a whole number, not 0.5 of the type `float`",
+    "ValueError: `offset` must be from 0 to 18446744073709551615, not 18446744073709551616",
+    "TypeError: `offset` must be a whole number, not nan of the type `float`",
+    "ValueError: `length` must be from 0 to 4294967295, not 4294967296",
+    "ValueError: `offset` must be from 0 to 18446744073709551615, not -1",
+    "TypeError: `content` must be bytes, not 'abc' of the type `str`",
+    "TypeError: `url` must be a text, not None of the type `NoneType`",
+    "ValueError: `timeout_ms` must be from 0 to 4294967295, not -1",
+    "TypeError: `a` must be a text, not 1 of the type `int`",
+    "TypeError: `idle_ms` must be a whole number, not 1.5 of the type `float`",
+    "ValueError: `call` must be from 0 to 4294967295, not -1",
+    "ValueError: `timeout_ms` must be from 0 to 4294967295, not -1",
+    "TypeError: `level` must be a `Level`, not 'loud' of the type `str`",
+    "ValueError: could not convert string to float: 'one'",
+    "ValueError: `ttl_ms` must be from 0 to 18446744073709551615, not -1",
+    "TypeError: `expected` must be a whole number, not 0.5 of the type `float`",
+    "TypeError: `path` must be a text, not 5 of the type `int`",
+    "TypeError: `patterns` must be a text, not 5 of the type `int`",
+    "ValueError: `ms` must be from 0 to 18446744073709551615, not -1",
+    "TypeError: `ms` must be a whole number, not 0.5 of the type `float`",
+    "ValueError: `concurrency` must be from 0 to 4294967295, not -1",
+    "TypeError: `name` must be a text, not None of the type `NoneType`",
+    "TypeError: `path` must be a text, not None of the type `NoneType`",
+    "TypeError: `value` must be a text, not 1 of the type `int`",
+    "TypeError: `retry_after_ms` must be a number, not nan of the type `float`",
+];
+
+#[test]
+fn values_of_another_type_are_named_before_the_host_gets_them() {
+    if !Language::Python.is_there("wrong values") {
+        return;
+    }
+    let server = Server::start(|_, _| answer("200 OK", &[], ""));
+    let told = run(relay(), "relay.values", &server, &[]).unwrap();
+    assert_eq!(told["wrong"], json!(WRONG_VALUES));
+    assert_eq!(told["right"], json!(["", "bc", 0, 4_294_967_295_u32, "a\u{fffd}b", { "\u{1f600}": 1 }]));
+    assert_eq!(told["part\u{fffd}"], json!(server.origin()));
+    let failure = run(relay(), "relay.values", &server, &["how=failure"]).unwrap_err();
+    let expected = (&json!("half"), &json!("a\u{fffd}"), &json!(true));
+    assert_eq!((&failure["code"], &failure["message"], &failure["retryable"]), expected);
 }
 
 #[test]

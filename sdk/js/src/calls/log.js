@@ -1,8 +1,11 @@
 // Log lines for people.
 import { log } from "flowcell:host/log@0.1.0";
+import { oneOf } from "../values.js";
+
+const LEVELS = ["trace", "debug", "info", "warn", "error"];
 
 export function write(level, message) {
-  log(level, String(message));
+  log(oneOf(level, LEVELS, "level"), String(message).toWellFormed());
 }
 
 export const debug = (message) => write("debug", message);

@@ -1,9 +1,10 @@
 // Events that arrive while a task runs: the ends of its calls, and messages to its agent runs.
 import { ofHost } from "../failure.js";
+import { MAX_U32, whole } from "../values.js";
 import { ended as endOf, received as nextReceived, take } from "../web/loop.js";
 
 export function next({ timeoutMs } = {}) {
-  return shown(take(timeoutMs));
+  return shown(take(timeoutMs === undefined ? undefined : whole(timeoutMs, "timeoutMs", MAX_U32)));
 }
 
 // Like `next`, but `await` waits for it.

@@ -91,7 +91,7 @@ function wait() {
   const isAwaited = calls.size > 0 || receivers.length > 0;
   if (timer === undefined || timer.due > now() || isAwaited) {
     // A timer that is due waits 1 ms for calls. Else timers without a delay would keep calls from ending.
-    const event = nextEvent(timer === undefined ? null : Math.max(1, timer.due - now()));
+    const event = nextEvent(timer === undefined ? null : Math.min(Math.max(1, timer.due - now()), MAX_DELAY_MS));
     if (event != null) return void (settle(event) || hear(event));
     if (timer === undefined) throw stuck();
     waitedUntil = Math.max(waitedUntil, timer.due);

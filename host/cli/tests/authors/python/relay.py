@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 
-from flowcell_sdk import Failure, Task, http, input_part, pack, queue, requests
+from flowcell_sdk import (
+    Choice, Failure, Pause, Question, Task, cache, file, files, http, input_part, log, metrics, pack, queue, requests, state,
+    tools,
+)
 
 
 @dataclass
@@ -175,4 +178,37 @@ def web(task: Task):
     return whole()
 
 
-Node = pack({"relay.run": run, "relay.ends": ends, "relay.fail": fail, "relay.web": web})
+def values(task: Task):
+    """Values that the host takes in another type would end the sandbox without a line of the code."""
+    url = task.input["base"]
+    kept = http.keep(bytearray(b"abc"), "text/plain")
+
+    def told(call):
+        try:
+            return call()
+        except (TypeError, ValueError) as error:
+            return f"{type(error).__name__}: {error}"
+
+    wrong = [
+        lambda: file.read_bytes(kept, -1), lambda: file.read_bytes(kept, 0.5), lambda: file.read_bytes(kept, 2**64),
+        lambda: file.read_bytes(kept, float("nan")), lambda: file.read_bytes(kept, 0, 2**32),
+        lambda: list(file.chunks(kept, -1)), lambda: file.Writer().write("abc"),
+        lambda: http.send(http.Request(None)), lambda: http.send(http.Request(url, timeout_ms=-1)),
+        lambda: http.send(http.Request(url, headers={"a": 1})), lambda: http.open(http.Request(url), idle_ms=1.5),
+        lambda: http.take_response(-1), lambda: queue.next(-1), lambda: log.write("loud", "x"),
+        lambda: metrics.measure("x", "one"), lambda: cache.set("k", 1, ttl_ms=-1), lambda: state.set_if("k", 1, 0.5),
+        lambda: files.read_text(5), lambda: tools.find(5), lambda: Pause.after(-1), lambda: Pause.after(0.5),
+        lambda: Pause.each([], concurrency=-1), lambda: Pause.event(None), lambda: input_part(None),
+        lambda: Pause.answer(Question("q", [Choice(1)])), lambda: Failure("a", "b", retry_after_ms=float("nan")),
+    ]
+    right = [
+        file.read_bytes(kept, 2**33).decode(), file.read_bytes(kept, True, 2**32 - 1).decode(),
+        Failure("a", "b", retry_after_ms=-1.5).retry_after_ms, Failure("a", "b", retry_after_ms=float("inf")).retry_after_ms,
+        "a\ud800b", {"\ud83d\ude00": 1},
+    ]
+    if task.input.get("how") == "failure":
+        raise Failure("half", "a\udc00", retry_after_ms=1.5)
+    return {"wrong": [told(call) for call in wrong], "right": right, "part\ud800": input_part("/base")}
+
+
+Node = pack({"relay.run": run, "relay.ends": ends, "relay.fail": fail, "relay.web": web, "relay.values": values})
