@@ -246,7 +246,7 @@ fn check_call(gate: &str, node: &Node) -> Result<(), CliError> {
     if !node.node_type.traits.iter().any(|found| matches!(found, Trait::Agent)) {
         let id = &node.id;
         return Err(CliError::wrong(format!("`{id}` is not an agent, so it does not ask about calls"))
-            .hint(format!("answer the node itself: `--answer {}=…`", shell_word(id))));
+            .hint(format!("answer the node itself: `--answer {}=…`", shell_word(id.as_str()))));
     }
     Ok(())
 }

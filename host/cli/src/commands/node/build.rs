@@ -196,7 +196,7 @@ impl BuildArgs {
 
 /// Returns the folder `wit` of the folder of `--root`, or else of the project.
 fn wit(project: &Project, root: &Path) -> Result<PathBuf, CliError> {
-    for folder in [root, &project.folder] {
+    for folder in [root, project.folder.as_path()] {
         let wit = folder.join("wit");
         if wit.is_dir() {
             return check_is_inside(folder, &wit).map(|()| wit);
