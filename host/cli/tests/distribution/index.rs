@@ -198,7 +198,9 @@ fn numbers_of_indexes_rise() {
     let (project, _) = indexed();
     fs::remove_file(project.path().join("index.json")).unwrap();
     numbered(&project, "9007199254740990", &["./first.wasm"]);
-    let build = |more: &[&str]| [&BUILD[..4], more].concat();
+    fn build<'m>(more: &[&'m str]) -> Vec<&'m str> {
+        [&BUILD[..4], more].concat()
+    }
     project.run_refused(&build(&["--serial", "9007199254740990"]), &["is not higher than 9007199254740990"]);
     project.run_refused(&build(&["--serial", "9007199254740992"]), &["--serial"]);
     project.run_refused(&build(&["--serial", "0"]), &["--serial"]);
