@@ -35,7 +35,8 @@ mod tests {
             ("x /home/ada/shop/nodes.js y", Some("/home/ada/shop")),
             ("\0/home/ada/shop\0", Some("/home/ada/shop")),
             ("(/home/ada/lib/x.js:1)", Some("/home/ada")),
-            ("/home/ada/shop2 /home/adam/x", None),
+            ("/home/ada/shop2/x", Some("/home/ada")),
+            ("/home/adam/x, /home/ada", None),
             ("/root/.cargo/registry/src/lib.rs shop/nodes.js", None),
             ("", None),
         ] {
