@@ -215,7 +215,7 @@ mod tests {
         lock.write().unwrap();
         assert_eq!(Lock::read(lock.file()).unwrap(), lock);
         let text = fs::read_to_string(lock.file()).unwrap();
-        assert!(text.contains("\n  ghcr.io/acme/packs:latest:\n    serial: 7\n"), "{text}");
+        assert!(text.contains("\n  \"ghcr.io/acme/packs:latest\":\n    serial: 7\n"), "{text}");
     }
 
     #[test]
