@@ -106,7 +106,7 @@ fn an_entry_that_does_not_fit_its_pack_is_refused_with_both_values() {
     let cases: [(Change, &[&str]); 6] = [
         (|pack| pack["size"] = json!(1), &["`size` is 1 in the index, and "]),
         (|pack| _ = pack.as_object_mut().unwrap().remove("signature"), &["`signer` is nothing in the index", &key]),
-        (|pack| pack["license"] = json!("Other-1.0"), &["`license` is \"Nobody-1.0\" in the index"]),
+        (|pack| pack["license"] = json!("Other-1.0"), &["`license` is \"Other-1.0\" in the index"]),
         (|pack| _ = pack["types"].as_array_mut().unwrap().pop(), &["`types` is [", "\"acme.scribe\"] in the pack"]),
         (
             |pack| pack["types"][2]["asksFor"] = json!([]),
