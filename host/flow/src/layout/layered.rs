@@ -78,8 +78,8 @@ struct Rows {
     width: Vec<f64>,
     port: Vec<f64>,
     /// The items of the row above, and of the row below, to which lines lead from each item.
-    above: Vec<Vec<u32>>,
-    below: Vec<Vec<u32>>,
+    above: Neighbours,
+    below: Neighbours,
     /// The items of each line from its beginning to its end. `None`: the line takes a lane at the right.
     chains: Vec<Option<Chain>>,
     /// The number of boxes.
@@ -101,8 +101,8 @@ impl Rows {
             rank: ranks.to_vec(),
             width: shapes.iter().map(|shape| shape.width).collect(),
             port: shapes.iter().map(|shape| shape.port).collect(),
-            above: vec![Vec::new(); shapes.len()],
-            below: vec![Vec::new(); shapes.len()],
+            above: Neighbours::default(),
+            below: Neighbours::default(),
             chains: Vec::new(),
             boxes: shapes.len(),
         };
@@ -110,10 +110,12 @@ impl Rows {
             this.rows[*rank as usize].push(item as u32);
         }
         this.chains = this.chains(links, goes_back);
-        for neighbours in this.above.iter_mut().chain(&mut this.below) {
-            neighbours.sort_unstable();
-            neighbours.dedup();
-        }
+        let chains = this.chains.iter().flatten();
+        let mut pairs: Vec<(u32, u32)> =
+            chains.flat_map(|chain| chain.items.array_windows().map(|[a, b]| (*a, *b))).collect();
+        this.below = Neighbours::new(this.rank.len(), &mut pairs);
+        pairs.iter_mut().for_each(|pair| *pair = (pair.1, pair.0));
+        this.above = Neighbours::new(this.rank.len(), &mut pairs);
         this
     }
 
@@ -124,7 +126,9 @@ impl Rows {
             sources[link.from] += 1;
             targets[link.to] += 1;
         }
-        let (mut bends, mut passed) = (HashMap::new(), 0);
+        // The bends of the lines that begin or end at a box, by their distance from it in rows.
+        let mut bends: HashMap<_, Vec<u32>> = HashMap::new();
+        let mut passed = 0;
         let mut by_length: Vec<usize> = (0..links.len()).filter(|link| !goes_back[*link]).collect();
         by_length.sort_by_key(|link| self.rank[links[*link].to] - self.rank[links[*link].from]);
         let mut chains: Vec<Option<Chain>> = links.iter().map(|_| None).collect();
@@ -132,21 +136,23 @@ impl Rows {
             let link = &links[index];
             let by_source = sources[link.from] >= targets[link.to];
             let of = if by_source { link.from } else { link.to };
-            let between = self.rank[link.from] + 1..self.rank[link.to];
-            if passed + between.len() > MAX_PASSED {
+            let (first, end) = (self.rank[link.from] + 1, self.rank[link.to]);
+            let count = (end - first) as usize;
+            if passed + count > MAX_PASSED {
                 continue;
             }
-            passed += between.len();
-            let mut items = vec![link.from as u32];
-            for rank in between {
-                let bend = *bends.entry((of, by_source, link.style, rank)).or_insert_with(|| self.add_bend(rank));
-                items.push(bend);
+            passed += count;
+            let bends = bends.entry((of, by_source, link.style)).or_default();
+            for distance in bends.len() as u32..end - first {
+                bends.push(self.add_bend(if by_source { first + distance } else { end - 1 - distance }));
+            }
+            let mut items = Vec::with_capacity(count + 2);
+            items.push(link.from as u32);
+            items.extend_from_slice(&bends[..count]);
+            if !by_source {
+                items[1..].reverse();
             }
             items.push(link.to as u32);
-            for pair in items.windows(2) {
-                self.below[pair[0] as usize].push(pair[1]);
-                self.above[pair[1] as usize].push(pair[0]);
-            }
             chains[index] = Some(Chain { items, by_source });
         }
         chains
@@ -157,13 +163,40 @@ impl Rows {
         self.rank.push(rank);
         self.width.push(0.0);
         self.port.push(0.0);
-        self.above.push(Vec::new());
-        self.below.push(Vec::new());
         self.rows[rank as usize].push(item);
         item
     }
 
     fn is_bend(&self, item: u32) -> bool {
         item as usize >= self.boxes
+    }
+}
+
+/// The neighbours of each item in the row above or below, in one list.
+#[derive(Default)]
+struct Neighbours {
+    /// Where those of each item begin, and the end.
+    starts: Vec<u32>,
+    all: Vec<u32>,
+}
+
+impl Neighbours {
+    /// Takes pairs of an item and its neighbour, which it sorts. Equal pairs count once.
+    fn new(items: usize, pairs: &mut Vec<(u32, u32)>) -> Neighbours {
+        pairs.sort_unstable();
+        pairs.dedup();
+        let mut starts = vec![0; items + 1];
+        for (item, _) in &*pairs {
+            starts[*item as usize + 1] += 1;
+        }
+        for item in 0..items {
+            starts[item + 1] += starts[item];
+        }
+        Neighbours { starts, all: pairs.iter().map(|(_, neighbour)| *neighbour).collect() }
+    }
+
+    fn of(&self, item: u32) -> &[u32] {
+        let item = item as usize;
+        &self.all[self.starts[item] as usize..self.starts[item + 1] as usize]
     }
 }

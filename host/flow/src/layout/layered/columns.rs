@@ -69,9 +69,10 @@ fn settle(rows: &Rows, row: usize, lefts: &mut [f64], by: (bool, bool)) {
 /// Returns the left edge that would put an item straight below or above its neighbours, and the weight of this wish.
 fn wish(rows: &Rows, item: u32, lefts: &[f64], (by_above, by_below): (bool, bool)) -> (f64, f64) {
     let index = item as usize;
-    let above = rows.above[index].iter().filter(|_| by_above);
+    let above = if by_above { rows.above.of(item) } else { &[] };
+    let below = if by_below { rows.below.of(item) } else { &[] };
     let (mut sum, mut weight) = (0.0, 0.0);
-    for other in above.chain(rows.below[index].iter().filter(|_| by_below)) {
+    for other in above.iter().chain(below) {
         // A long line is straight rather than a short one.
         let each = if rows.is_bend(*other) { STRAIGHT } else { 1.0 };
         sum += each * (lefts[*other as usize] + rows.port[*other as usize] - rows.port[index]);

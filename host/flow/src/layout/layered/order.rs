@@ -1,5 +1,7 @@
 //! The order of the items in each row.
 
+use std::ops::Range;
+
 use super::Rows;
 
 /// Number of times that all rows are ordered by the rows above or below them.
@@ -27,8 +29,7 @@ pub(super) fn order(rows: &mut Rows) {
         }
     }
     rows.rows = best;
-    let lines: usize = rows.below.iter().map(Vec::len).sum();
-    if fewest > 0 && lines <= MAX_EXCHANGED {
+    if fewest > 0 && rows.below.all.len() <= MAX_EXCHANGED {
         Places::new(rows).exchange(rows);
     }
     let (before, crossings) = (rows.rows.clone(), Places::new(rows).crossings(rows));
@@ -45,7 +46,7 @@ fn center_bends(rows: &mut Rows) {
     for row in lists {
         for neighbours in [&*above, &*below] {
             let are_siblings = |a: &u32, b: &u32| {
-                let (a, b) = (&neighbours[*a as usize], &neighbours[*b as usize]);
+                let (a, b) = (neighbours.of(*a), neighbours.of(*b));
                 a.len() == 1 && a == b
             };
             let centered = row.chunk_by(are_siblings).flat_map(|group| {
@@ -72,11 +73,11 @@ impl Places {
         row.iter().enumerate().for_each(|(place, item)| self.0[*item as usize] = place as u32);
     }
 
-    /// Returns the places of the neighbours of an item, in ascending order.
-    fn of_neighbours(&self, neighbours: &[Vec<u32>], item: u32) -> Vec<u32> {
-        let mut places: Vec<u32> = neighbours[item as usize].iter().map(|other| self.0[*other as usize]).collect();
-        places.sort_unstable();
-        places
+    /// Appends the places of the neighbours of an item, in ascending order.
+    fn append(&self, neighbours: &[u32], places: &mut Vec<u32>) {
+        let start = places.len();
+        places.extend(neighbours.iter().map(|other| self.0[*other as usize]));
+        places[start..].sort_unstable();
     }
 
     /// Sorts a row by the mean place of the neighbours of each item in the row above or below. An item without such
@@ -84,35 +85,50 @@ impl Places {
     fn sort(&mut self, rows: &mut Rows, row: usize, is_downward: bool) {
         let neighbours = if is_downward { &rows.above } else { &rows.below };
         let place = |item: u32| f64::from(self.0[item as usize]);
-        let mean = |item: u32| match &neighbours[item as usize][..] {
+        let mean = |item: u32| match neighbours.of(item) {
             [] => place(item),
+            [one] => place(*one),
             all => all.iter().map(|other| place(*other)).sum::<f64>() / all.len() as f64,
         };
-        let mut keyed: Vec<(f64, u32)> = rows.rows[row].iter().map(|item| (mean(*item), *item)).collect();
+        let row = &mut rows.rows[row];
+        let mut keyed: Vec<(f64, u32)> = row.iter().map(|item| (mean(*item), *item)).collect();
         keyed.sort_by(|a, b| a.0.total_cmp(&b.0));
-        rows.rows[row] = keyed.into_iter().map(|(_, item)| item).collect();
-        self.note(&rows.rows[row]);
+        row.iter_mut().zip(keyed).for_each(|(item, (_, sorted))| *item = sorted);
+        self.note(row);
     }
 
     /// Returns the number of crossings between all rows.
     fn crossings(&self, rows: &Rows) -> u64 {
+        let mut places = Vec::new();
         let between = |pair: &[Vec<u32>]| {
-            inversions(pair[0].iter().flat_map(|item| self.of_neighbours(&rows.below, *item)), pair[1].len())
+            places.clear();
+            pair[0].iter().for_each(|item| self.append(rows.below.of(*item), &mut places));
+            inversions(&places, pair[1].len())
         };
         rows.rows.windows(2).map(between).sum()
     }
 
     /// Exchanges neighbours while that saves crossings.
     fn exchange(&mut self, rows: &mut Rows) {
+        // The places of the neighbours above and below of each item of a row, and where they end.
+        let (mut places, mut near) = (Vec::new(), Vec::new());
         for _ in 0..EXCHANGES {
             let mut has_changed = false;
             for row in &mut rows.rows {
                 // The rows above and below keep their order meanwhile.
-                let near = |item: &u32| [&rows.above, &rows.below].map(|side| self.of_neighbours(side, *item));
-                let mut near: Vec<[Vec<u32>; 2]> = row.iter().map(near).collect();
+                places.clear();
+                near.clear();
+                near.extend(row.iter().map(|item| {
+                    let start = places.len();
+                    self.append(rows.above.of(*item), &mut places);
+                    let middle = places.len();
+                    self.append(rows.below.of(*item), &mut places);
+                    [start..middle, middle..places.len()]
+                }));
                 for at in 1..row.len() {
-                    let (left, right) = (&near[at - 1], &near[at]);
-                    let cost = |a: &[Vec<u32>; 2], b: &[Vec<u32>; 2]| crossed(&a[0], &b[0]) + crossed(&a[1], &b[1]);
+                    let of = |at: usize| near[at].clone().map(|range: Range<usize>| &places[range]);
+                    let (left, right) = (of(at - 1), of(at));
+                    let cost = |a: [&[u32]; 2], b: [&[u32]; 2]| crossed(a[0], b[0]) + crossed(a[1], b[1]);
                     if cost(right, left) < cost(left, right) {
                         near.swap(at - 1, at);
                         row.swap(at - 1, at);
@@ -140,20 +156,19 @@ fn crossed(left: &[u32], right: &[u32]) -> usize {
 }
 
 /// Returns the number of pairs of numbers below `limit` of which the first is the larger one.
-fn inversions(numbers: impl Iterator<Item = u32>, limit: usize) -> u64 {
+fn inversions(numbers: &[u32], limit: usize) -> u64 {
     // A Fenwick tree: the number of earlier numbers that are at most as large.
-    let mut counts = vec![0u64; limit + 1];
-    let (mut seen, mut inversions) = (0, 0);
-    for number in numbers {
-        let mut at = number as usize + 1;
+    let mut counts = vec![0u32; limit + 1];
+    let mut inversions = 0;
+    for (seen, number) in (0..).zip(numbers) {
+        let mut at = *number as usize + 1;
         let mut at_most = 0;
         while at > 0 {
             at_most += counts[at];
             at &= at - 1;
         }
-        inversions += seen - at_most;
-        seen += 1;
-        at = number as usize + 1;
+        inversions += u64::from(seen - at_most);
+        at = *number as usize + 1;
         while at <= limit {
             counts[at] += 1;
             at += at & at.wrapping_neg();
@@ -169,7 +184,7 @@ mod tests {
     #[test]
     fn inversions_are_counted() {
         for (numbers, expected) in [(&[][..], 0), (&[0, 1, 2], 0), (&[2, 1, 0], 3), (&[1, 1, 0, 3, 2], 3)] {
-            assert_eq!(inversions(numbers.iter().copied(), 4), expected, "{numbers:?}");
+            assert_eq!(inversions(numbers, 4), expected, "{numbers:?}");
         }
     }
 }
