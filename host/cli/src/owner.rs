@@ -57,24 +57,22 @@ pub(crate) fn unreachable(error: &AskOwnerError) -> CliError {
 
 /// Executes a command again if the owner of the store has ended, or is about to, before it took the request. The command
 /// then asks the next owner, or this process becomes the owner. Gives up after [`MAX_OWNER_SEARCH`].
-pub(crate) fn with_present_owner<T>(mut command: impl FnMut() -> Result<T, CliError>) -> Result<T, CliError> {
-    let until = Instant::now() + MAX_OWNER_SEARCH;
-    loop {
-        match command() {
-            Err(error) if error.is_owner_gone() && Instant::now() < until => thread::sleep(OWNER_PAUSE),
-            done => return done,
-        }
-    }
+pub(crate) fn with_present_owner<T>(command: impl FnMut() -> Result<T, CliError>) -> Result<T, CliError> {
+    repeat_while(CliError::is_owner_gone, command)
 }
 
 /// Sends a request to the process that owns the store. If that process has ended, sends it to the next one, for at most
 /// [`MAX_OWNER_SEARCH`].
 pub(crate) fn ask_present_owner(folder: &Path, ask: &OwnerRequest) -> Result<OwnerReply, AskOwnerError> {
+    repeat_while(|error| matches!(error, AskOwnerError::Gone(_)), || control::ask_owner(folder, ask))
+}
+
+fn repeat_while<T, E>(is_owner_gone: impl Fn(&E) -> bool, mut ask: impl FnMut() -> Result<T, E>) -> Result<T, E> {
     let until = Instant::now() + MAX_OWNER_SEARCH;
     loop {
-        match control::ask_owner(folder, ask) {
-            Err(AskOwnerError::Gone(_)) if Instant::now() < until => thread::sleep(OWNER_PAUSE),
-            told => return told,
+        match ask() {
+            Err(error) if is_owner_gone(&error) && Instant::now() < until => thread::sleep(OWNER_PAUSE),
+            done => return done,
         }
     }
 }
