@@ -93,8 +93,9 @@ fn load(host: &Host, text: &str) -> LoadedFlow {
     host.load_source(Source { name: "bench.yaml".into(), text: text.into() }).unwrap()
 }
 
+/// Returns a runtime like that of `flowcell serve`.
 fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread().event_interval(1).enable_all().build().unwrap()
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap()
 }
 
 /// Returns a command of the real program with its own cache and store.

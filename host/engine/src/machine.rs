@@ -95,6 +95,10 @@ fn frames_setting(frames: u32) -> Option<NonZeroUsize> {
     usize::try_from(frames).ok().and_then(NonZeroUsize::new)
 }
 
+/// The bytes of a stack that stay in memory between two attempts. Calls of the host run on the stack of their attempt; what
+/// they use beyond this part is given back after each attempt, which interrupts all threads of the process.
+const RESIDENT_STACK: usize = 64 << 10;
+
 fn with_pool(limits: &Limits, slots: u32, largest: usize) -> wasmtime::Config {
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(slots)
@@ -110,7 +114,7 @@ fn with_pool(limits: &Limits, slots: u32, largest: usize) -> wasmtime::Config {
         .max_unused_warm_slots(slots)
         .linear_memory_keep_resident(64 << 10)
         .table_keep_resident(4 << 10)
-        .async_stack_keep_resident(16 << 10)
+        .async_stack_keep_resident(RESIDENT_STACK)
         .pagemap_scan(Enabled::Auto);
     let mut config = base(limits);
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
