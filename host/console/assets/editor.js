@@ -350,9 +350,16 @@ function start(form, field) {
   drawing?.parentElement?.addEventListener("focusout", () => { if (isHeld) redraw.plan(); });
   const heading = findings?.querySelector("h2");
   if (findings && heading) findings.replaceChildren(heading, summary, list);
+  if (drawing?.matches("[data-waits]")) {
+    drawn = -1;
+    draw();
+  }
   look.plan();
 }
 
 const form = document.getElementById("editor");
 const field = document.getElementById("text");
-if (form instanceof HTMLFormElement && field instanceof HTMLTextAreaElement) start(form, field);
+if (form instanceof HTMLFormElement && field instanceof HTMLTextAreaElement) {
+  // A long text is seen before it is measured.
+  requestAnimationFrame(() => setTimeout(() => start(form, field)));
+}

@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use crate::{
     flows::page_path,
     form::exact,
-    frame::{Area, Failure, Page},
+    frame::{Area, Failure, Page, place_of_later},
     parts::{command, list, quoted, server_command, size, text},
     picture::{Pictured, View, outline, picture},
     sent::{Form, TextForm},
@@ -47,6 +47,8 @@ nodes:
 ";
 /// The scope that the editor needs, because it stores flows.
 const SCOPE: &str = "flow:write";
+/// Maximum size in bytes of a text whose picture the page has from the beginning. A browser needs long for a large picture.
+const MAX_DRAWN_BYTES: usize = 32 << 10;
 /// Maximum number of lines that a notice about characters names.
 const MAX_NAMED_LINES: usize = 5;
 
@@ -196,6 +198,16 @@ fn too_long(visit: &Visit, name: &str, what: &str, bytes: u64) -> Page {
     Page::new(visit, Area::Flows, format!("Edit {name}"), main)
 }
 
+/// Returns the place of the picture of a long text. The script fills it at once.
+fn undrawn() -> Markup {
+    html! {
+        section #drawing data-live data-waits {
+            p .faint { "The text is long, so its picture follows the page." }
+            div .buttons { button form="editor" name="do" value="picture" { "Draw the picture" } }
+        }
+    }
+}
+
 impl Editor {
     fn may(&self, scope: &str) -> bool {
         self.caller.scopes.iter().any(|own| own == scope)
@@ -219,10 +231,9 @@ impl Editor {
     }
 
     /// Returns the page with the text and the outcome of an action.
-    async fn page(&self, outcome: Option<Outcome>) -> Page {
+    async fn page(self, outcome: Option<Outcome>) -> Page {
         let is_unsaved = outcome.is_some();
         let outcome = outcome.unwrap_or_else(|| Outcome::new(StatusCode::OK, html! {}));
-        let drawing = self.drawing().await;
         let main = html! {
             div #outcome { (outcome.shown) }
             (self.deceptive())
@@ -246,11 +257,11 @@ impl Editor {
                         button .primary name="do" value="save" { "Save…" }
                     }
                     @if self.may("run:create") { (self.test_fields()) }
-                    (self.beside.fields(self))
+                    (self.beside.fields(&self))
                 }
                 div {
                     section #about data-needs-script hidden tabindex="0" aria-label="About the word at the caret" {}
-                    (drawing)
+                    @if self.written.text.len() <= MAX_DRAWN_BYTES { (place_of_later()) } @else { (undrawn()) }
                     @match &outcome.findings {
                         Some(findings) => (findings),
                         None => (findings::section(html! { p .faint { "Check lists the mistakes of the text here." } }))
@@ -261,7 +272,9 @@ impl Editor {
             @if let Some(name) = &self.name { p { a href=(page_path(name)) { "The flow " (name) } } }
         };
         let title = self.name.as_ref().map_or("New flow".to_owned(), |name| format!("Edit {name}"));
-        Page::new(&self.visit, Area::Flows, title, main).with_status(outcome.status).with_script("editor.js")
+        let page =
+            Page::new(&self.visit, Area::Flows, title, main).with_status(outcome.status).with_script("editor.js");
+        page.later(async move { self.drawing().await })
     }
 
     /// Shows the picture of the text, which the script replaces.

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::{
     diff::diff,
     form::{Fields, Mistake, exact},
-    frame::{Area, Failure, Page},
+    frame::{Area, Failure, Page, place_of_later},
     once,
     parts::{TENANT_MARK, block, brief, command, empty, list as items, list_table, quoted, text},
     picture::{Pictured, View, outline, picture},
@@ -103,8 +103,6 @@ pub(crate) async fn show(visit: Visit, Path(name): Path<String>) -> Result<Page,
     let flow = visit.get(&path).await.map_err(fails)?;
     let versions = visit.get(&format!("{api}/versions")).await.map_err(fails)?;
     let asked = named(&name, version);
-    let mut view = View::of(&visit, vec![("version", visit.query("version").unwrap_or_default())]);
-    let drawing = view.read(&visit, Pictured::Flow(&asked)).await;
     let about = visit.post("/v1/inspect", &asked).await.map(|answer| answer.body).unwrap_or_default();
     let may_write = visit.may("flow:write").await;
     // A token may lack the scope for runs; the page then has none.
@@ -115,10 +113,7 @@ pub(crate) async fn show(visit: Visit, Path(name): Path<String>) -> Result<Page,
         div .row { a .button href={ (page_path(&name)) "/start" @if let Some(version) = version { "?version=" (version) } } { "Start" }
             @if may_write { a href={ (page_path(&name)) "/edit" } { "Edit" } }
             (versions_of(&name, &versions, shown_version)) }
-        @match &drawing {
-            Ok(drawing) => { (picture(drawing, &view, &page_path(&name), None)) (outline(drawing)) },
-            Err(refusal) => p .notice .warn { "The picture cannot be drawn: " (refusal.message) }
-        }
+        (place_of_later())
         @if let Some(runs) = &runs {
             section {
                 h2 { "Last runs" }
@@ -131,7 +126,17 @@ pub(crate) async fn show(visit: Visit, Path(name): Path<String>) -> Result<Page,
         @let older = version.map(|version| format!(" --version {version}")).unwrap_or_default();
         (command(&format!("flows show {}{older}", quoted(&name))))
     };
-    Ok(Page::new(&visit, Area::Flows, name.as_str(), main))
+    let page = Page::new(&visit, Area::Flows, name.as_str(), main);
+    Ok(page.later(drawing(visit, name, asked)))
+}
+
+/// Shows the picture of a flow. `asked` is the body of the request for it.
+async fn drawing(visit: Visit, name: String, asked: Value) -> Markup {
+    let mut view = View::of(&visit, vec![("version", visit.query("version").unwrap_or_default())]);
+    match view.read(&visit, Pictured::Flow(&asked)).await {
+        Ok(drawing) => html! { (picture(&drawing, &view, &page_path(&name), None)) (outline(&drawing)) },
+        Err(refusal) => html! { p .notice .warn { "The picture cannot be drawn: " (refusal.message) } },
+    }
 }
 
 /// Returns the text of a flow with line breaks, if it is JSON in one line.

@@ -1,13 +1,19 @@
 //! The frame of all pages, the pages of errors, and the headers of all answers.
 
+use std::{
+    convert::Infallible,
+    future::{Future, ready},
+};
+
 use axum::{
-    body::{Body, to_bytes},
+    body::{Body, HttpBody, to_bytes},
     extract::{Request, State},
     http::{HeaderName, HeaderValue, StatusCode, header, request::Parts},
     middleware::Next,
     response::{Html, IntoResponse, Redirect, Response},
 };
 use flowcell_server::api::{Api, Refusal};
+use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::once};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::Value;
 
@@ -54,13 +60,26 @@ async fn with_caller(api: &Api, page: &Parts, response: Response) -> Response {
     if !kind.is_some_and(|kind| kind.starts_with("text/html")) {
         return response;
     }
+    let is_whole = response.body().size_hint().exact().is_some();
     let (parts, body) = response.into_parts();
+    if !is_whole {
+        let me = api.get(page, KNOWN).await.unwrap_or_default();
+        let pieces = body
+            .into_data_stream()
+            .map(move |piece| piece.map(|piece| personal(&me, &String::from_utf8_lossy(&piece))));
+        return Response::from_parts(parts, Body::from_stream(pieces));
+    }
     let Ok(bytes) = to_bytes(body, usize::MAX).await else { return StatusCode::INTERNAL_SERVER_ERROR.into_response() };
     let text = String::from_utf8_lossy(&bytes);
     if !text.contains(TENANT_MARK) && !text.contains(PAGES_MARK) {
         return Response::from_parts(parts, Body::from(bytes));
     }
     let me = api.get(page, KNOWN).await.unwrap_or_default();
+    Response::from_parts(parts, Body::from(personal(&me, &text)))
+}
+
+/// Returns a text of a page for a caller, as the API shows it to itself.
+fn personal(me: &Value, text: &str) -> String {
     let option = match me["tenant"].as_str() {
         Some(tenant) if me["local"] != true => format!(" --tenant {}", quoted(tenant)),
         _ => String::new(),
@@ -69,9 +88,9 @@ async fn with_caller(api: &Api, page: &Parts, response: Response) -> Response {
     let whole = text.split_once(PAGES_MARK).and_then(|(before, rest)| {
         let (area, after) = rest.split_once("-->")?;
         let area = Area::ALL.get(area.parse::<usize>().ok()?)?.0;
-        Some(format!("{before}{}{after}", links(area, &me).into_string()))
+        Some(format!("{before}{}{after}", links(area, me).into_string()))
     });
-    Response::from_parts(parts, Body::from(whole.unwrap_or(text)))
+    whole.unwrap_or(text)
 }
 
 /// The areas of the console, with their names and paths.
@@ -123,6 +142,14 @@ impl Area {
 /// contain it, because texts are escaped. The links depend on the caller; [`protect`] asks for the caller.
 const PAGES_MARK: &str = "<!--pages:";
 
+/// The place of the part of a page that is sent later.
+const LATER_MARK: &str = "<!--later-->";
+
+/// Returns the place for the part that [`Page::later`] gives.
+pub(crate) fn place_of_later() -> Markup {
+    PreEscaped(LATER_MARK.to_owned())
+}
+
 /// The keys of the pages, for the list that `?` opens.
 const KEYS: [(&str, &str); 19] = [
     ("?", "show these keys"),
@@ -157,6 +184,7 @@ pub(crate) struct Page {
     /// The script, which imports those of all pages.
     script: &'static str,
     main: Markup,
+    later: Option<BoxFuture<'static, Markup>>,
 }
 
 /// The script of most pages.
@@ -166,12 +194,30 @@ impl Page {
     /// Creates a page. `main` has everything below the title.
     pub(crate) fn new(visit: &Visit, area: Area, title: impl Into<String>, main: Markup) -> Page {
         let (title, has_login) = (title.into(), visit.has_cookie());
-        Page { status: StatusCode::OK, title, area: Some(area), live: None, has_login, script: SCRIPT, main }
+        Page {
+            status: StatusCode::OK,
+            title,
+            area: Some(area),
+            live: None,
+            has_login,
+            script: SCRIPT,
+            main,
+            later: None,
+        }
     }
 
     /// Creates a page without navigation, for browsers that are not logged in.
     pub(crate) fn bare(status: StatusCode, title: impl Into<String>, main: Markup) -> Page {
-        Page { status, title: title.into(), area: None, live: None, has_login: false, script: SCRIPT, main }
+        Page {
+            status,
+            title: title.into(),
+            area: None,
+            live: None,
+            has_login: false,
+            script: SCRIPT,
+            main,
+            later: None,
+        }
     }
 
     /// Returns the page with a source of changes.
@@ -187,6 +233,12 @@ impl Page {
     /// Returns the page with another script than most pages.
     pub(crate) fn with_script(self, script: &'static str) -> Page {
         Page { script, ..self }
+    }
+
+    /// Returns the page with a part that takes the server long. The browser shows all that stands before
+    /// [`place_of_later`] meanwhile.
+    pub(crate) fn later(self, part: impl Future<Output = Markup> + Send + 'static) -> Page {
+        Page { later: Some(part.boxed()), ..self }
     }
 
     /// Returns the page with a status.
@@ -263,7 +315,14 @@ fn keys() -> Markup {
 
 impl IntoResponse for Page {
     fn into_response(self) -> Response {
-        (self.status, Html(self.render())).into_response()
+        let page = self.render();
+        let (Some(later), Some((before, after))) = (self.later, page.split_once(LATER_MARK)) else {
+            return (self.status, Html(page)).into_response();
+        };
+        let (before, after) = (before.to_owned(), after.to_owned());
+        let rest = later.map(move |part| visible(&part.into_string()).into_owned() + &after);
+        let pieces = once(ready(before)).chain(once(rest)).map(Ok::<_, Infallible>);
+        (self.status, Html(Body::from_stream(pieces))).into_response()
     }
 }
 
@@ -348,4 +407,30 @@ fn error_page(refusal: &Refusal) -> Page {
 pub(crate) async fn missing(visit: Visit) -> Failure {
     let why = format!("the console has no page `{}`", visit.place());
     Failure::of(&visit, Refusal::new(StatusCode::NOT_FOUND, "not_found", why))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_page_shows_what_stands_before_its_later_part_at_once() {
+        let main = html! { p { "before" } (place_of_later()) p { "after" (PreEscaped(TENANT_MARK)) } };
+        let page = Page::bare(StatusCode::OK, "Title", main).later(async {
+            html! { p { "part" (PreEscaped(TENANT_MARK)) } }
+        });
+        let mut pieces = page.into_response().into_body().into_data_stream();
+        let me = json!({ "tenant": "acme" });
+        let mut next = async || personal(&me, std::str::from_utf8(&pieces.next().await.unwrap().unwrap()).unwrap());
+        let first = next().await;
+        assert!(first.contains("<h1>Title</h1>") && first.ends_with("<p>before</p>"), "{first}");
+        let rest = next().await;
+        assert!(rest.starts_with("<p>part --tenant acme</p><p>after --tenant acme</p>"), "{rest}");
+        assert!(rest.trim_end().ends_with("</html>"), "{rest}");
+        assert!(pieces.next().await.is_none());
+    }
 }

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 
 use self::moment::Moment;
 use crate::{
-    frame::{Area, Failure, Page},
+    frame::{Area, Failure, Page, place_of_later},
     gate::{MAX_PROMPT_BYTES, follow_up, wait},
     parts::{block, coded, command, cut, glyph, json as show_json, list, state, text, time},
     picture::{Links, Pictured, View, picture},
@@ -112,16 +112,16 @@ impl Shown {
     }
 
     /// Returns the page with the head of the run, and a tab.
-    fn page(self, visit: &Visit, tab: &str, body: Markup) -> Page {
+    fn page(&self, visit: &Visit, tab: &str, body: Markup) -> Page {
         self.page_of(visit, tab, "", html! { div #tab data-live { (body) } })
     }
 
     /// Returns the page with the head of the run, and a tab of several parts. `selection` selects the events after which
     /// the parts may have changed, as the end of a query.
-    fn page_of(self, visit: &Visit, tab: &str, selection: &str, parts: Markup) -> Page {
+    fn page_of(&self, visit: &Visit, tab: &str, selection: &str, parts: Markup) -> Page {
         let is_shown = |end: &str| end != AGENTS || end == tab || self.view["hasAgents"] == true;
         let main = html! {
-            div #head data-live { (head(&self)) }
+            div #head data-live { (head(self)) }
             nav .tabs data-run aria-label="Views of the run" {
                 @for (end, name) in TABS.into_iter().filter(|(end, _)| is_shown(end)) {
                     @let moment = if MOMENTS.contains(&end) { self.moment.query() } else { String::new() };
@@ -302,20 +302,10 @@ pub(crate) async fn resolve(
 /// Shows the picture of a run, its input and its outputs.
 pub(crate) async fn graph(visit: Visit, Path(id): Path<String>) -> Result<Page, Failure> {
     let run = Shown::read_at(&visit, id).await?;
-    let mut view = View::of(&visit, vec![("before", run.moment.before())]);
-    let drawing = view.read(&visit, Pictured::Run(&api_path(&run.id, ""))).await;
-    let link = |task: &str| tasks::task_path(&run, task);
-    let before = run.moment.before();
-    let passes = |node: &str| {
-        format!("{}/list{}", run_path(&run.id), query(&[("under", node), ("order", "urgent"), ("before", &before)]))
-    };
     let (input, outputs) = (&run.view["input"], &run.view["outputs"]);
     let body = html! {
         (run.moment.slider(&run.id, ""))
-        @match &drawing {
-            Ok(drawing) => (picture(drawing, &view, &run_path(&run.id), Some(&Links { task: &link, passes: &passes }))),
-            Err(refusal) => p .notice .warn { "The picture cannot be drawn: " (refusal.message) }
-        }
+        (place_of_later())
         div .columns {
             section {
                 h2 { "Input" }
@@ -331,7 +321,23 @@ pub(crate) async fn graph(visit: Visit, Path(id): Path<String>) -> Result<Page, 
             }
         }
     };
-    Ok(run.page(&visit, "", body))
+    let page = run.page(&visit, "", body);
+    Ok(page.later(drawing(visit, run)))
+}
+
+/// Shows the picture of a run.
+async fn drawing(visit: Visit, run: Shown) -> Markup {
+    let mut view = View::of(&visit, vec![("before", run.moment.before())]);
+    let drawing = match view.read(&visit, Pictured::Run(&api_path(&run.id, ""))).await {
+        Ok(drawing) => drawing,
+        Err(refusal) => return html! { p .notice .warn { "The picture cannot be drawn: " (refusal.message) } },
+    };
+    let link = |task: &str| tasks::task_path(&run, task);
+    let before = run.moment.before();
+    let passes = |node: &str| {
+        format!("{}/list{}", run_path(&run.id), query(&[("under", node), ("order", "urgent"), ("before", &before)]))
+    };
+    picture(&drawing, &view, &run_path(&run.id), Some(&Links { task: &link, passes: &passes }))
 }
 
 /// Shows the answer of the API about a run.

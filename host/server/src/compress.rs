@@ -1,4 +1,5 @@
-//! The compression of answers with gzip, for clients that ask for it. Streams of events are sent as they are.
+//! The compression of answers with gzip, for clients that ask for it. Streams of events are sent as they are. A page that is
+//! sent in pieces reaches the client piece by piece.
 
 use std::{
     io::Write,
@@ -20,10 +21,12 @@ use crate::http::permit::MAX_UNCOUNTED_BYTES;
 
 /// Minimum number of bytes of an answer that is compressed.
 pub(crate) const MIN_COMPRESSED_BYTES: u64 = 1_024;
+/// The media type of pages. Some have no known size, because the server still makes their ends.
+const PAGE: &str = "text/html";
 /// The media types that are compressed.
-const TYPES: [&str; 5] = ["application/json", "text/html", "text/css", "text/javascript", "image/svg+xml"];
+const TYPES: [&str; 5] = ["application/json", PAGE, "text/css", "text/javascript", "image/svg+xml"];
 
-/// Middleware that compresses answers of a known size.
+/// Middleware that compresses answers of a known size, and pages.
 ///
 /// The length of a compressed answer tells something about its content. No answer has a secret of one tenant beside a text
 /// that another one has chosen, and a new token is random and sent once.
@@ -64,7 +67,7 @@ fn is_worth_it(response: &Response) -> bool {
     let text = |name| response.headers().get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let kind = text(header::CONTENT_TYPE).and_then(|kind| kind.split(';').next()).unwrap_or_default();
     let size = response.body().size_hint().exact();
-    size.is_some_and(|bytes| bytes >= MIN_COMPRESSED_BYTES)
+    size.map_or(kind == PAGE, |bytes| bytes >= MIN_COMPRESSED_BYTES)
         && TYPES.contains(&kind)
         && text(header::CONTENT_ENCODING).is_none()
 }
@@ -72,13 +75,16 @@ fn is_worth_it(response: &Response) -> bool {
 /// A body that compresses another one piece by piece. It keeps the other body, which may hold permits, until its end.
 struct Compressed {
     plain: Body,
+    /// True if each piece has to reach the client at once.
+    is_in_pieces: bool,
     /// `None` after the last piece.
     encoder: Option<GzEncoder<Vec<u8>>>,
 }
 
 impl Compressed {
     fn new(plain: Body) -> Compressed {
-        Compressed { plain, encoder: Some(GzEncoder::new(Vec::new(), Compression::fast())) }
+        let is_in_pieces = plain.size_hint().exact().is_none();
+        Compressed { plain, is_in_pieces, encoder: Some(GzEncoder::new(Vec::new(), Compression::fast())) }
     }
 }
 
@@ -106,7 +112,11 @@ impl HttpBody for Compressed {
                     );
                 }
             };
-            let written = self.encoder.as_mut().map_or(Ok(()), |encoder| encoder.write_all(&piece));
+            let is_in_pieces = self.is_in_pieces;
+            let written = self.encoder.as_mut().map_or(Ok(()), |encoder| {
+                encoder.write_all(&piece)?;
+                if is_in_pieces { encoder.flush() } else { Ok(()) }
+            });
             if let Err(error) = written {
                 return Poll::Ready(Some(Err(axum::Error::new(error))));
             }
@@ -122,6 +132,8 @@ mod tests {
 
     use axum::{Router, middleware, routing::get};
     use flate2::read::GzDecoder;
+    use futures_util::{FutureExt, StreamExt, stream::once};
+    use tokio::sync::oneshot;
     use tower::ServiceExt;
 
     use super::*;
@@ -141,6 +153,22 @@ mod tests {
             let headers = HeaderMap::from_iter([(header::ACCEPT_ENCODING, HeaderValue::from_static(line))]);
             assert_eq!(accepts_gzip(&headers), expected, "{line:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn the_beginning_of_a_page_arrives_before_its_end_is_made() {
+        let (finish, end) = oneshot::channel::<&str>();
+        let pieces = once(async { "<h1>A</h1>" }).chain(once(end.map(Result::unwrap))).map(Ok::<_, axum::Error>);
+        let mut packed = Body::new(Compressed::new(Body::from_stream(pieces))).into_data_stream();
+        let mut plain = flate2::write::GzDecoder::new(Vec::new());
+        plain.write_all(&packed.next().await.unwrap().unwrap()).unwrap();
+        plain.flush().unwrap();
+        assert_eq!(plain.get_ref(), b"<h1>A</h1>");
+        finish.send("<p>the end</p>").unwrap();
+        while let Some(piece) = packed.next().await {
+            plain.write_all(&piece.unwrap()).unwrap();
+        }
+        assert_eq!(plain.finish().unwrap(), b"<h1>A</h1><p>the end</p>");
     }
 
     #[tokio::test]

@@ -398,3 +398,18 @@ fn files_in_a_folder_are_shown_and_their_cases_run() {
     let broken = served.get("/console/flows/asks/edit");
     assert!(broken.status == 200 && broken.body.contains("The files are unknown while"), "{broken:?}");
 }
+
+#[test]
+fn the_picture_of_a_long_text_follows_its_page() {
+    let served = local();
+    let short = flow("1");
+    let long = format!("{short}{}", "# a comment\n".repeat(3_000));
+    for (text, is_drawn) in [(&short, true), (&long, false)] {
+        version(&served, text);
+        let page = ask(served.address, "GET", "/console/flows/doc/edit", &[OWN], "").body;
+        assert_eq!(page.contains("<svg id=\"picture\""), is_drawn);
+        assert_eq!(page.contains("data-waits"), !is_drawn);
+        let drawn = send(&served, "/console/flows/doc/edit", &[("do", "picture"), ("text", text), ("version", "1")]);
+        assert!(drawn.body.contains("<svg id=\"picture\""), "{drawn:?}");
+    }
+}
