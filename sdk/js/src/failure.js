@@ -1,6 +1,6 @@
 // Failures of nodes.
 import { sourceLines } from "./lines.js";
-import { delay } from "./values.js";
+import { delay, toJson } from "./values.js";
 
 // Characters of a thrown object that its message shows.
 const LONGEST_JSON = 1000;
@@ -39,6 +39,15 @@ export function ofHost(failure) {
 
 // Converts any thrown value into a host failure. Without this, it would end the sandbox as a trap.
 export function toHost(thrown) {
+  try {
+    return read(thrown);
+  } catch {
+    // A proxy or a getter of the thrown value has thrown, too.
+    return { code: "node_failed", message: described(thrown), retryable: false, retryAfterMs: null, details: null };
+  }
+}
+
+function read(thrown) {
   const failure = thrown instanceof Failure ? thrown : ofException(thrown);
   const { code, message, retryable, retryAfterMs, details } = failure;
   return {
@@ -53,9 +62,9 @@ export function toHost(thrown) {
 // The JSON of details, or a word about details that have none, such as a cycle.
 function json(details) {
   try {
-    return JSON.stringify(details) ?? null;
+    return toJson(details) ?? null;
   } catch (thrown) {
-    return JSON.stringify({ unreadable: described(thrown) });
+    return toJson({ unreadable: described(thrown) });
   }
 }
 

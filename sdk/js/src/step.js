@@ -1,5 +1,5 @@
 // The result of a node: an output, or a pause.
-import { MAX_U32, flag, json, text as checkedText, texts, whole, wholeIfGiven } from "./values.js";
+import { MAX_U32, flag, json, text as checkedText, texts, toJson, whole, wholeIfGiven } from "./values.js";
 
 // A part of the input or of the wake, by JSON Pointer. The host shares it; it is not copied through the sandbox.
 export class Part {
@@ -89,7 +89,7 @@ function source(value) {
 }
 
 function text(value) {
-  return JSON.stringify(value) ?? "null";
+  return toJson(value) ?? "null";
 }
 
 function isObject(value) {

@@ -63,9 +63,17 @@ export function bytes(value, name) {
   throw wrong(value, name, "a Uint8Array");
 }
 
+// Returns the JSON of a value, or undefined for one without JSON. Halves of characters become U+FFFD: `JSON.stringify`
+// writes them as escapes, which no reader of UTF-8 takes.
+export function toJson(value) {
+  const text = JSON.stringify(value);
+  if (!text?.includes("\\ud")) return text;
+  return text.replace(/\\(?:u(d[89a-f][0-9a-f]{2})|.)/g, (escape, half) => (half ? "\ufffd" : escape));
+}
+
 // Returns the JSON of a value that has one.
 export function json(value, name) {
-  const text = JSON.stringify(value);
+  const text = toJson(value);
   if (text === undefined) throw wrong(value, name, "a value that JSON expresses");
   return text;
 }

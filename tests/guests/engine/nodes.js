@@ -80,6 +80,8 @@ const checks = {
     ];
   },
   halves_of_characters: () => ({ "a\ud800": part.input("/name") }),
+  halves_in_json: () => ({ "b\ud800": "x\ud83d", deep: ["\udc00", "\\ud83d", "😀\\"] }),
+  thrown_proxy: () => { throw new Proxy(new Error("a"), { get() { throw new Error("b"); } }); },
   thrown_halves: () => { throw new Failure("no", "b\udc00", { retryAfterMs: 1.5 }); },
   lines() {
     const kept = (text) => http.keep(typeof text === "string" ? new TextEncoder().encode(text) : text, "text/plain");

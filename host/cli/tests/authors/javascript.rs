@@ -86,7 +86,7 @@ fn the_engine_is_as_documented() {
     let (_folder, project) = guest("engine");
     let tested = flowcell(&project).args(["node", "test"]).output().unwrap();
     let told = kit::stderr(&tested);
-    assert!(tested.status.success() && told.contains("14 cases, 0 failed"), "{told}");
+    assert!(tested.status.success() && told.contains("16 cases, 0 failed"), "{told}");
 }
 
 #[test]
