@@ -51,7 +51,7 @@ pub use self::{
     index::{CheckedIndex, Index, Issue, MAX_INDEX, MAX_SERIAL},
     indexed::{IndexedPack, IndexedType},
     install::{Arrival, Candidate, Installer},
-    lock::{LastIndex, Lock, Locked},
+    lock::{LastIndex, Lock, Locked, write_atomically},
     signature::{PackKey, PublicKey, Signature},
     source::Source,
     store::PackStore,

@@ -80,6 +80,10 @@ fn a_bundle_contains_no_files_outside_of_the_project() {
         ("import key from \"../private/key.json\";", "private/key.json, which is outside of the project; nodes.js"),
         ("import key from \"../private/key.txt?raw\";", "private/key.txt, which is outside"),
         ("import key from \"./linked.json\";", "private/key.json, which is outside"),
+        (
+            "import key from \"./__virtual__/x/1/private/key.json\";",
+            "__virtual__/x/1/private/key.json, which is outside",
+        ),
         ("import key from \"./folder/key.json\";", "private/key.json, which is outside"),
         ("import { key } from \"package\";", "private/package/main.js, which is outside"),
         ("const { key } = require(\"../private/key.json\");", "private/key.json, which is outside"),
@@ -95,8 +99,12 @@ fn a_bundle_contains_no_files_outside_of_the_project() {
     done(flowcell(&project).args(["node", "build", "--root", ".."]));
     let pack = fs::read(project.join("dist/shop.wasm")).unwrap();
     assert!(has(&pack, "private-4711") && !has(&pack, "../private"), "the name of the folder is in the pack");
+    // A link in place of the pack is replaced.
     fs::write(project.join("nodes.js"), &code).unwrap();
+    fs::remove_file(project.join("dist/shop.wasm")).unwrap();
+    link("../../private/key.txt", "dist/shop.wasm");
     done(flowcell(&project).args(["node", "build"]));
+    assert_eq!(fs::read_to_string(private.join("key.txt")).unwrap(), "private-4711");
     // The file with the code itself.
     let package = fs::read_to_string(project.join("package.json")).unwrap();
     let main = |name: &str| {
@@ -111,7 +119,9 @@ fn a_bundle_contains_no_files_outside_of_the_project() {
     assert!(refused(&project, &[]).contains("folder/package/main.js is a link that leads out of"));
     // An option of esbuild is the name of a file here.
     main("--outfile=stolen.js");
-    assert!(refused(&project, &[]).contains("--outfile=stolen.js") && !project.join("stolen.js").exists());
+    assert!(refused(&project, &[]).contains("esbuild reads no file with `=`") && !project.join("stolen.js").exists());
+    main("--version");
+    assert!(refused(&project, &[]).contains("./--version"));
     main("nodes.js");
     fs::remove_file(project.join("nodes.js")).unwrap();
     link("../private/package/main.js", "nodes.js");

@@ -27,6 +27,12 @@ pub enum InstallError {
         /// The I/O error.
         source: io::Error,
     },
+    /// Another process has changed a file meanwhile.
+    #[error("another command has changed {} meanwhile, so it was not written", path.display())]
+    Overtaken {
+        /// The path of the file.
+        path: PathBuf,
+    },
     /// A document has an error.
     #[error("{}: {why}", path.display())]
     Document {
@@ -183,6 +189,7 @@ impl InstallError {
                 "versions never change: ask the publisher for a new version, or remove the installed one with \
                  `flowcell node uninstall`"
             }
+            InstallError::Overtaken { .. } => "run the command again",
             InstallError::Published { .. } => "versions never change: choose a new version in the pack's manifest",
             InstallError::AsksMore { .. } => {
                 "install it with `--approve`; a node still gets only the capabilities that a flow grants it"

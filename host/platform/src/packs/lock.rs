@@ -24,6 +24,8 @@ pub struct Lock {
     packs: BTreeMap<PackId, Locked>,
     /// The last index of each place that a pack was installed from.
     indexes: BTreeMap<String, LastIndex>,
+    /// The content of the file when it was read. `None`: there was no file.
+    found: Option<Vec<u8>>,
 }
 
 /// The record of an installed pack.
@@ -73,16 +75,26 @@ struct LockFile {
 impl Lock {
     /// Reads a lock. A missing file pins nothing.
     pub fn read(file: &Path) -> Result<Lock, InstallError> {
+        // If another process writes meanwhile, the first content is older than the values, and `write` refuses.
+        let found = content(file).map_err(|source| InstallError::Read { path: file.to_owned(), source })?;
         let written: Option<LockFile> = yaml::read(file)?;
         let (packs, indexes) = written.map(|written| (written.packs, written.indexes)).unwrap_or_default();
-        Ok(Lock { file: file.to_owned(), packs, indexes })
+        Ok(Lock { file: file.to_owned(), packs, indexes, found })
     }
 
-    /// Writes the file atomically.
-    pub fn write(&self) -> Result<(), InstallError> {
-        let text = self.to_text();
+    /// Writes the file atomically. Fails if another process has changed it since it was read.
+    pub fn write(&mut self) -> Result<(), InstallError> {
         let cannot = |source| InstallError::Write { path: self.file.clone(), source };
-        write_atomically(&self.file, text.map_err(|why| cannot(io::Error::other(why)))?.as_bytes()).map_err(cannot)
+        let text = self.to_text().map_err(|why| cannot(io::Error::other(why)))?;
+        // Windows opens no folders as files; there, only the comparison counts.
+        #[cfg(unix)]
+        let _guard = locked_folder(&self.file).map_err(cannot)?;
+        if content(&self.file).map_err(cannot)? != self.found {
+            return Err(InstallError::Overtaken { path: self.file.clone() });
+        }
+        write_atomically(&self.file, text.as_bytes()).map_err(cannot)?;
+        self.found = Some(text.into_bytes());
+        Ok(())
     }
 
     fn to_text(&self) -> Result<String, serde_yaml::ser::Error> {
@@ -138,8 +150,8 @@ impl Lock {
 }
 
 /// Writes a file atomically. Its permissions follow the user's umask.
-pub(super) fn write_atomically(file: &Path, bytes: &[u8]) -> io::Result<()> {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+pub fn write_atomically(file: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = folder_of(file);
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
@@ -148,6 +160,27 @@ pub(super) fn write_atomically(file: &Path, bytes: &[u8]) -> io::Result<()> {
     beside.as_file().sync_all()?;
     beside.persist(file)?;
     fs::File::open(folder)?.sync_all()
+}
+
+fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Waits until no other process writes a lock in the folder of a file. Returns the guard.
+#[cfg(unix)]
+fn locked_folder(file: &Path) -> io::Result<fs::File> {
+    let folder = fs::File::open(folder_of(file))?;
+    folder.lock()?;
+    Ok(folder)
+}
+
+/// Returns the content of a file, or `None` if there is none.
+fn content(file: &Path) -> io::Result<Option<Vec<u8>>> {
+    match fs::read(file) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 fn read_version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
@@ -190,6 +223,22 @@ mod tests {
 
     fn id(text: &str) -> PackId {
         text.parse().unwrap()
+    }
+
+    #[test]
+    fn what_another_command_has_pinned_meanwhile_is_not_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("flowcell.lock");
+        let [mut one, mut other] = [0; 2].map(|_| Lock::read(&file).unwrap());
+        one.insert(id("acme@1.0.0"), locked("1"));
+        one.write().unwrap();
+        one.insert(id("acme@1.1.0"), locked("1"));
+        one.write().unwrap();
+        other.insert(id("acme@2.0.0"), locked("2"));
+        assert!(matches!(other.write(), Err(InstallError::Overtaken { .. })));
+        assert_eq!(Lock::read(&file).unwrap().packs().count(), 2);
+        fs::remove_file(&file).unwrap();
+        assert!(matches!(one.write(), Err(InstallError::Overtaken { .. })));
     }
 
     #[test]

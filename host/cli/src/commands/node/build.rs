@@ -15,7 +15,7 @@ use std::{
 };
 
 use clap::{Args, ValueHint};
-use flowcell::{Inspection, contract::Digest, embed, embed_readme, inspect};
+use flowcell::{Inspection, contract::Digest, embed, embed_readme, inspect, packs::write_atomically};
 
 use self::{
     staged::{copy_sources, empty_environment},
@@ -120,7 +120,8 @@ impl BuildArgs {
         }
         let out = self.out.clone().unwrap_or_else(|| self.folder.join("dist"));
         let file = out.join(format!("{}.wasm", project.manifest.name));
-        let written = fs::create_dir_all(&out).and_then(|()| fs::write(&file, component));
+        // A link there is replaced, and not followed.
+        let written = fs::create_dir_all(&out).and_then(|()| write_atomically(&file, &component));
         written.map_err(|error| CliError::wrong(format!("cannot write {}", file.display())).because(&error))?;
         let (size, took) = (size.div_ceil(1024), duration::show(began.elapsed()));
         terminal.say(&terminal.paint().faint(&format!("built {} in {took}: {size} KiB", file.display())));
@@ -227,6 +228,10 @@ fn main_file(project: &Project, main: &serde_json::Value, root: &Path) -> Result
     }
     if path.as_os_str().is_empty() {
         return Err(wrong("which names no file"));
+    }
+    // esbuild takes what stands before `=` as the name of its output.
+    if name.contains('=') {
+        return Err(wrong("and esbuild reads no file with `=` in its name"));
     }
     let file = project.folder.join(&path);
     let in_root = file.canonicalize().is_ok_and(|file| file.starts_with(root));
@@ -348,7 +353,8 @@ mod tests {
             (json!(null), "nodes.js"),
             (json!("./lib/../nodes.ts"), ""),
             (json!("./lib/./nodes.ts"), "lib/nodes.ts"),
-            (json!("--outfile=x"), "--outfile=x"),
+            (json!("--version"), "--version"),
+            (json!("--outfile=x"), ""),
             (json!("../private.js"), ""),
             (json!("/etc/passwd"), ""),
             (json!("."), ""),

@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf};
 
 use clap::{Args, ValueHint};
 use flowcell::{
-    packs::{Arrival, InstallError, PackId, PackKey, Source, signature_file},
+    packs::{Arrival, InstallError, PackId, PackKey, Source, signature_file, write_atomically},
     vault::KeySource,
 };
 
@@ -45,7 +45,7 @@ pub(super) fn sign(args: &SignArgs) -> Result<Exit, CliError> {
     let inspection = arrival.inspect()?;
     let signature = key.sign(&PackId::of(&inspection.manifest), &inspection.digest);
     let path = signature_file(&args.file);
-    let written = fs::write(&path, format!("{signature}\n"));
+    let written = write_atomically(&path, format!("{signature}\n").as_bytes());
     written.map_err(|source| InstallError::Write { path: path.clone(), source })?;
     put_line(&path.display().to_string())?;
     Ok(Exit::Good)

@@ -11,6 +11,9 @@ use crate::cli_error::CliError;
 
 /// The beginning of the name of a module that a package leaves out in browsers.
 const DISABLED: &str = "(disabled):";
+/// Names of folders that esbuild takes out of a path, together with the two after them: the second of these is a number of
+/// folders to go up.
+const VIRTUAL: [&str; 2] = ["__virtual__", "$$virtual"];
 /// The characters that begin a suffix of an import, which is no part of the file's name.
 const SUFFIXES: [char; 2] = ['?', '#'];
 
@@ -60,10 +63,16 @@ pub(super) fn check(metafile: &str, folder: &Path, within: &[&Path]) -> Result<V
 /// Returns the file of an input that is not in one of the folders, or `None` if it is in one.
 fn outside(name: &str, folder: &Path, within: &[&Path]) -> Option<PathBuf> {
     let path = name.strip_prefix(DISABLED).unwrap_or(name);
+    if Path::new(path).iter().any(|part| VIRTUAL.iter().any(|name| part == *name)) {
+        return Some(folder.join(path));
+    }
     let ends = path.match_indices(SUFFIXES).map(|(at, _)| at).chain([path.len()]);
     let mut found: Vec<_> = ends.filter_map(|end| folder.join(&path[..end]).canonicalize().ok()).collect();
     if found.is_empty() {
-        found.push(without_dots(&folder.join(path.split(SUFFIXES).next().unwrap_or_default())));
+        // A module without a file, or a file in an archive: the nearest folder or file around it counts.
+        let plain = without_dots(&folder.join(path.split(SUFFIXES).next().unwrap_or_default()));
+        let around = plain.ancestors().find_map(|around| around.canonicalize().ok());
+        found.extend([Some(plain), around].into_iter().flatten());
     }
     found.into_iter().find(|file| !within.iter().any(|folder| file.starts_with(folder)))
 }
@@ -103,6 +112,7 @@ mod tests {
         }
         symlink("../../private.txt", project.join("lib/link.txt")).unwrap();
         symlink("../shared", project.join("shared")).unwrap();
+        symlink("../private.txt", project.join("link.zip")).unwrap();
         let check = |name: &str| {
             let inputs =
                 json!({ "inputs": { name: { "imports": [] }, "nodes.js": { "imports": [{ "path": name }] } } });
@@ -129,6 +139,10 @@ mod tests {
             "../private.txt#?/../../shop/nodes.js",
             "lib/link.txt",
             "lib/link.txt?raw",
+            "link.zip/inside.js",
+            "lib/__virtual__/x/3/private.txt",
+            "$$virtual/x/1/nodes.js",
+            "(disabled):lib/__virtual__/x/3/private.txt",
             "shared/../private.txt",
             "(disabled):../private.txt",
             "../missing.js",
