@@ -50,7 +50,8 @@ impl CheckedIndex {
         }
     }
 
-    /// Returns the name of the place in a lock. Each spelling of the path of a file has the same one.
+    /// Returns the name of the place in a lock. For a file below the lock's folder it is the path from there. Links are not
+    /// followed, so that a link to an older index is noticed, and `..` stays.
     fn key(&self, lock: &Lock) -> String {
         let Source::File(file) = &self.place else { return self.place.to_string() };
         let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());

@@ -25,7 +25,7 @@ pub struct Lock {
     /// The last index of each place that a pack was installed from.
     indexes: BTreeMap<String, LastIndex>,
     /// The content of the file when it was read. `None`: there was no file.
-    found: Option<Vec<u8>>,
+    found: Option<String>,
 }
 
 /// The record of an installed pack.
@@ -75,9 +75,8 @@ struct LockFile {
 impl Lock {
     /// Reads a lock. A missing file pins nothing.
     pub fn read(file: &Path) -> Result<Lock, InstallError> {
-        // If another process writes meanwhile, the first content is older than the values, and `write` refuses.
-        let found = content(file).map_err(|source| InstallError::Read { path: file.to_owned(), source })?;
-        let written: Option<LockFile> = yaml::read(file)?;
+        let found = yaml::text(file)?;
+        let written: Option<LockFile> = found.as_ref().map(|text| yaml::parse(file, text)).transpose()?;
         let (packs, indexes) = written.map(|written| (written.packs, written.indexes)).unwrap_or_default();
         Ok(Lock { file: file.to_owned(), packs, indexes, found })
     }
@@ -89,11 +88,11 @@ impl Lock {
         // Windows opens no folders as files; there, only the comparison counts.
         #[cfg(unix)]
         let _guard = locked_folder(&self.file).map_err(cannot)?;
-        if content(&self.file).map_err(cannot)? != self.found {
+        if yaml::text(&self.file)? != self.found {
             return Err(InstallError::Overtaken { path: self.file.clone() });
         }
         write_atomically(&self.file, text.as_bytes()).map_err(cannot)?;
-        self.found = Some(text.into_bytes());
+        self.found = Some(text);
         Ok(())
     }
 
@@ -172,15 +171,6 @@ fn locked_folder(file: &Path) -> io::Result<fs::File> {
     let folder = fs::File::open(folder_of(file))?;
     folder.lock()?;
     Ok(folder)
-}
-
-/// Returns the content of a file, or `None` if there is none.
-fn content(file: &Path) -> io::Result<Option<Vec<u8>>> {
-    match fs::read(file) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 fn read_version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {

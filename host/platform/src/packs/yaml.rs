@@ -13,6 +13,11 @@ use super::{InstallError, MAX_FILE};
 
 /// Reads a document. It returns `None` if the file does not exist.
 pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, InstallError> {
+    text(path)?.map(|text| parse(path, &text)).transpose()
+}
+
+/// Reads the text of a document. It returns `None` if the file does not exist.
+pub(super) fn text(path: &Path) -> Result<Option<String>, InstallError> {
     let cannot = |source| InstallError::Read { path: path.to_owned(), source };
     let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -26,7 +31,7 @@ pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Instal
             format!("it is larger than {MAX_FILE} bytes; remove entries that nothing uses"),
         ));
     }
-    parse(path, &text).map(Some)
+    Ok(Some(text))
 }
 
 pub(super) fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, InstallError> {
