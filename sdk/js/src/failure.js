@@ -73,7 +73,7 @@ function messageOf(thrown) {
   const text = described(thrown);
   if (!text.startsWith("[object ")) return text;
   try {
-    const shown = JSON.stringify(thrown);
+    const shown = toJson(thrown);
     if (typeof shown !== "string") return text;
     return shown.length > LONGEST_JSON ? `${shown.slice(0, LONGEST_JSON).toWellFormed()}… (${shown.length} characters)` : shown;
   } catch {

@@ -175,7 +175,7 @@ impl Rows {
 /// The neighbours of each item in the row above or below, in one list.
 #[derive(Default)]
 struct Neighbours {
-    /// Where those of each item begin, and the end.
+    /// The place in `all` of the first neighbour of each item, and the length of `all`.
     starts: Vec<u32>,
     all: Vec<u32>,
 }
