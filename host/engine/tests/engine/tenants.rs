@@ -1,6 +1,10 @@
 //! Several tenants on one engine: the load of one leaves instances and time for the others.
 
-use std::{future::pending, sync::Arc, time::Duration};
+use std::{
+    future::pending,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use flowcell_contract::{Attempt, Call, Calls, Failure, NodeRunner, Value, code};
 use flowcell_engine::{Compiler, Config, Engine, Pack};
@@ -163,14 +167,24 @@ async fn the_only_attempt_of_a_run_computes_on_the_thread_that_drives_it() {
     held.reached.notified().await;
     let own = std::thread::current().name().map(str::to_owned);
     let guest = Some("flowcell-guest".to_owned());
-    for (alone, thread) in [(true, &own), (false, &guest)] {
+    // The threads of an attempt of a tenant without a history.
+    let threads_of = async |alone, tenant: &str| {
         let threads = Arc::new(Threads::default());
-        let attempt = Attempt { alone, ..of("a", &pack, "hostile.state") };
         // The answers are not those of a state, so the node may fail.
-        let _ = engine.run(attempt, threads.clone()).await;
+        let _ = engine.run(Attempt { alone, ..of(tenant, &pack, "hostile.state") }, threads.clone()).await;
         let seen = threads.0.lock().unwrap().clone();
-        assert!(!seen.is_empty() && seen.iter().all(|name| name == thread), "alone {alone}: {seen:?}");
+        assert!(!seen.is_empty());
+        seen
+    };
+    let (mut tries, since) = (0, Instant::now());
+    // An attempt whose thread gets no core for some milliseconds counts as one that computes for long, so it moves to a
+    // guest thread. On a busy machine the first one may be such an attempt, but not all of them.
+    while threads_of(true, &format!("a{tries}")).await.iter().any(|name| *name != own) {
+        tries += 1;
+        assert!(since.elapsed() < LONG, "all {tries} attempts left the thread");
     }
+    let seen = threads_of(false, "c").await;
+    assert!(seen.iter().all(|name| *name == guest), "{seen:?}");
     waiting.abort();
 }
 
