@@ -42,7 +42,11 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
         &["tokio", "wasmtime", "wasmtime-wasi", "cap-std", "flowcell-flow", "flowcell-engine", "flowcell-runtime"],
     ),
     ("host/engine", &["flowcell-flow", "flowcell-runtime", "flowcell", "rusqlite", "sqlx"]),
-    ("host/runtime", &["wasmtime", "wasmtime-wasi", "flowcell-engine", "flowcell"]),
+    ("host/runtime", &["wasmtime", "wasmtime-wasi", "restate-sdk", "flowcell-engine", "flowcell-restate", "flowcell"]),
+    (
+        "host/restate",
+        &["wasmtime", "wasmtime-wasi", "rusqlite", "sqlx", "axum", "flowcell-engine", "flowcell-platform", "flowcell"],
+    ),
     (
         "host/import",
         &[

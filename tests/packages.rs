@@ -14,7 +14,7 @@ use std::{
 use serde_json::Value;
 
 /// The published crates, each with files that its package must have.
-const PUBLISHED: [(&str, &[&str]); 14] = [
+const PUBLISHED: [(&str, &[&str]); 15] = [
     (
         "flowcell",
         &["carried/templates/rust/Cargo.toml.template", "carried/templates/js/.github/workflows/ci.yml", "src/main.rs"],
@@ -27,6 +27,7 @@ const PUBLISHED: [(&str, &[&str]); 14] = [
     ("flowcell-flow", &["src/agentic/agents/plan.md"]),
     ("flowcell-import", &[]),
     ("flowcell-platform", &["build.rs"]),
+    ("flowcell-restate", &[]),
     ("flowcell-runtime", &[]),
     ("flowcell-schema", &[]),
     ("flowcell-sdk", &["wit/world.wit"]),

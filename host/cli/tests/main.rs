@@ -10,6 +10,7 @@ mod chat;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../../server/tests/http/client.rs"]
 mod client;
+mod cluster;
 mod distribution;
 mod durable;
 #[allow(dead_code, reason = "other tests use the rest")]

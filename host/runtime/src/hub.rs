@@ -273,8 +273,8 @@ impl Hub {
         answered.await.unwrap_or(Err(HubError::RunEnded))
     }
 
-    /// Delivers a message of the store's inbox by its number.
-    pub(crate) async fn deliver(&self, message: u64, command: RunCommand) -> Result<(), HubError> {
+    /// Delivers a message of the store's inbox by its number, as a store does for its own inbox.
+    pub async fn deliver(&self, message: u64, command: RunCommand) -> Result<(), HubError> {
         let (answer, answered) = oneshot::channel();
         let sent = self.commands.send(Command::Deliver(message, command, answer)).await;
         sent.map_err(|_| HubError::RunEnded)?;

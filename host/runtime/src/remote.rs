@@ -13,6 +13,11 @@ pub fn new_message_id() -> String {
     format!("{:016x}{:016x}", random(), random())
 }
 
+/// Reads the command of a message to a run.
+pub fn parse(request: &str) -> Result<RunCommand, serde_json::Error> {
+    serde_json::from_str::<Stored>(request).map(|stored| stored.0)
+}
+
 /// Sends a command to a run that another process drives, and waits for the outcome, at most
 /// [`INBOX_PATIENCE_MS`](crate::limits::INBOX_PATIENCE_MS). The run applies a message with the same id once; an id
 /// has at most 255 bytes.

@@ -359,7 +359,7 @@ impl FlowRunner {
 
     /// Sends a command. `message` is the number of its message in the store's inbox; `None`: it did not come from
     /// there.
-    pub(crate) async fn send_message(mut self, command: RunCommand, message: Option<u64>) -> Result<(), HubError> {
+    pub async fn send_message(mut self, command: RunCommand, message: Option<u64>) -> Result<(), HubError> {
         let Some((task, command)) = command.for_child() else {
             self.driver.set_channels(self.channels.clone());
             let noted = in_turns(self.world.computing(), self.driver.record_command(command, message)).await;

@@ -8,6 +8,7 @@
 //! | `blobs` | blobs, and the large values that rows refer to |
 //! | `place`, `upload` | the object store that has large files, and the files that go to it |
 //! | `inbox` | messages to runs that another process drives |
+//! | `index`, `indexed` | rows of runs whose journals are in another store |
 //! | `documents` | the documents of operators |
 //! | `sessions` | sessions and step states |
 //! | `sweep` | the removal of runs, and of blobs that nothing refers to |
@@ -54,6 +55,8 @@ mod erase;
 mod heartbeat;
 mod hosts;
 mod inbox;
+mod index;
+mod indexed;
 mod leases;
 mod options;
 mod outage;
@@ -101,9 +104,10 @@ use claims::Claims;
 use connection::{Connection, Connections};
 pub use dialect::Dialect;
 use epoch::Epoch;
+pub use indexed::{IndexedRun, Journals, StatusNote};
 pub use options::Options;
 use presence::Presence;
-use queue::{Queue, Turn};
+use queue::{Item, Queue, Turn};
 use sql_error::SqlError;
 use worker::{Job, Worker};
 
@@ -261,6 +265,11 @@ impl SharedStore {
         self.shared.queue.commits()
     }
 
+    /// Queues the row of a run whose journal is in another store. The row of a parent comes before those of its children.
+    pub fn index(&self, run: IndexedRun) {
+        self.shared.queue.push(Item::Index(Box::new(run)));
+    }
+
     /// Waits until all earlier writes are durable or refused.
     pub fn settle(&self) -> Result<(), StoreError> {
         self.worker.turn(Turn::Settle)
@@ -280,6 +289,7 @@ async fn prepare(url: &str, options: Options) -> Result<Arc<Shared>, OpenSharedS
     let epoch = Epoch::new(options.epoch_file.clone());
     epoch.check(&mut connection).await?;
     connection.replace_patience(patience);
+    index::claim_journals(&mut connection, options.journals).await?;
     let place = place::claim(&mut connection, &options.objects).await?;
     let presence = Presence::new(options.presence_folder.as_deref(), &options.name, &epoch.lineage());
     let asked = Instant::now();

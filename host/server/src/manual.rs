@@ -61,7 +61,7 @@ macro_rules! pages {
 pub const PAGES: &[Page] = pages! {
     Start: "start" "tutorial" "first-agent" "notations";
     HowTo: "run" "test" "editor" "runs" "inputs" "eval" "migrate" "bulk" "retry" "loops" "scopes" "approvals" "http-calls" "secret" "files" "trigger" "respond" "forms" "import" "agents" "services"
-        "script" "steps" "chat" "channels" "install" "serve" "proxy" "console" "sign-in" "remote" "monitor" "notifications" "runbook" "runbook-outside" "tenant" "processes" "store" "mcp" "node" "measure" "packs"
+        "script" "steps" "chat" "channels" "install" "serve" "proxy" "console" "sign-in" "remote" "monitor" "notifications" "runbook" "runbook-outside" "tenant" "processes" "cluster" "store" "mcp" "node" "measure" "packs"
         "embed";
     Reference: "language" "fragments" "expressions" "functions" "readiness" "catalog" "cli" "http" "grants" "credential" "limits" "errors" "diagnostics";
     Explanation: "durability" "sandbox" "tenancy" "determinism" "gaps";

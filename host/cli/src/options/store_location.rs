@@ -14,7 +14,7 @@ pub(crate) struct StoreArgs {
     #[arg(long, value_name = "DIR", default_value = ".flowcell", env = "FLOWCELL_STATE", value_hint = ValueHint::DirPath)]
     pub(crate) state: PathBuf,
     /// Another store: `memory:` ends with the process; `mysql://…` and `postgres://…` name a database server that
-    /// processes share
+    /// processes share, and `restate://…` a Restate cluster
     #[arg(long, value_name = "URL", env = "FLOWCELL_STORE")]
     pub(crate) store: Option<String>,
 }
@@ -26,7 +26,7 @@ pub(crate) enum StoreLocation<'a> {
     Memory,
     /// In a folder, which one process owns.
     Folder(&'a Path),
-    /// On a database server, by its URL.
+    /// On a database server or a Restate cluster, by its URL.
     Server(&'a str),
 }
 
@@ -54,7 +54,7 @@ impl<'a> StoreLocation<'a> {
 
     /// Parses an argument: `memory:`, the URL of a server, or a folder.
     pub(crate) fn named(text: &'a str) -> StoreLocation<'a> {
-        let server = ["mysql://", "mariadb://", "postgres://", "postgresql://"];
+        let server = ["mysql://", "mariadb://", "postgres://", "postgresql://", "restate://"];
         match text {
             "memory:" => StoreLocation::Memory,
             _ if server.iter().any(|scheme| text.starts_with(scheme)) => StoreLocation::Server(text),
@@ -92,7 +92,7 @@ impl StoreArgs {
             Some(named) => match StoreLocation::named(named) {
                 StoreLocation::Folder(_) => Err(CliError::wrong(format!("`{named}` is not a store")).hint(
                     "use `--store memory:` for no storage, `--store mysql://…` or `postgres://…` for a database \
-                     server, `--state DIR` for a folder",
+                     server, `restate://…` for a cluster, `--state DIR` for a folder",
                 )),
                 place => Ok(place),
             },

@@ -1,10 +1,16 @@
-//! The stores of runs: memory, a folder that this process owns, or a server that it shares.
+//! The stores of runs: memory, a folder that this process owns, or a server or a Restate cluster that it shares.
 
+#[cfg(feature = "restate")]
+mod cluster;
+#[cfg(not(feature = "restate"))]
+mod no_cluster;
 #[cfg(not(feature = "shared-stores"))]
 mod no_server;
 #[cfg(feature = "shared-stores")]
 mod server;
 
+#[cfg(not(feature = "restate"))]
+use no_cluster as cluster;
 #[cfg(not(feature = "shared-stores"))]
 use no_server as server;
 
@@ -31,11 +37,35 @@ const HOLD_BACK: &str = "FLOWCELL_TEST_HOLD_BACK";
 
 /// Opens the shared store at a URL for its runs.
 pub fn open_shared_runs(url: &str) -> Result<Box<dyn SharedRuns>, Error> {
-    server::open_runs(url)
+    if is_cluster(url) { cluster::open_runs(url) } else { server::open_runs(url) }
+}
+
+/// Returns whether a URL names a store on a Restate cluster, with or without the feature `restate`.
+pub fn is_cluster(url: &str) -> bool {
+    url.starts_with("restate:")
+}
+
+/// An error for the URL of a Restate cluster.
+#[derive(Debug, thiserror::Error)]
+enum ClusterRefusal {
+    #[cfg_attr(feature = "restate", allow(dead_code, reason = "for builds without the feature"))]
+    #[error(
+        "this build lacks the feature `restate`; build it with `--features full`, or use a store in a folder with \
+         `--state DIR`"
+    )]
+    FeatureMissing,
+    #[error(
+        "a store on a Restate cluster has no checks and no copies of the whole store; back up the cluster and its database \
+         as `flowcell help cluster` says"
+    )]
+    Whole,
 }
 
 /// Opens the shared store at a URL for checks and copies of the whole store, with the object store that has its files.
 pub fn open_whole_shared_store(url: &str, blobs: Chosen) -> Result<Box<dyn CopyableStore>, Error> {
+    if is_cluster(url) {
+        return Err(Error::Server(ClusterRefusal::Whole.into()));
+    }
     server::open_whole(url, blobs)
 }
 
@@ -59,7 +89,7 @@ pub(super) enum StorePlace {
     Folder(PathBuf),
     /// In a store that another process may own; this process only reads it.
     Beside(Arc<Reader>),
-    /// On a server that other processes use too.
+    /// On a server or a cluster that other processes use too.
     Server(ServerPlace),
 }
 
@@ -147,6 +177,7 @@ impl Stores {
                 Stores { journal, sessions, documents, blobs: Arc::new(MemoryBlobs::over(reader)), ..memory }
             }
             StorePlace::Folder(folder) => Stores::open_folder(&folder, &files, memory)?,
+            StorePlace::Server(place) if is_cluster(&place.url) => cluster::open(place, files)?,
             StorePlace::Server(place) => server::open(place, files)?,
         })
     }

@@ -18,7 +18,7 @@ pub struct Staged {
 
 impl Staged {
     /// Assigns each write its version. Fails with the key whose present version is not the expected one.
-    pub(crate) fn assign_versions(
+    pub fn assign_versions(
         flow: &Arc<str>,
         writes: Vec<Write>,
         stored: impl Fn(&str) -> Result<u64, StoreError>,

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use super::presence;
+use super::{indexed::Journals, presence};
 use crate::{
     limits::{GIVE_UP_MS, LEASE_MS, RENEW_MS, SERVER_PATIENCE_MS, SPARED_MS},
     objects::Chosen,
@@ -31,6 +31,8 @@ pub struct Options {
     pub spared: Duration,
     /// The object store that has the large files of the store. Default: none.
     pub objects: Chosen,
+    /// The place of the journals of the runs. Default: in the database.
+    pub journals: Journals,
     /// The reaction to a commit that has failed and is not repeated.
     pub on_failure: fn(&StoreError),
     /// True if the process writes to runs that another process may have taken. Only for tests, which must detect it.
@@ -49,6 +51,7 @@ impl Default for Options {
             presence_folder: presence::default_folder(),
             spared: Duration::from_millis(SPARED_MS),
             objects: Chosen::Exactly(None),
+            journals: Journals::Here,
             on_failure: crate::sqlite::stop_process,
             unfenced: false,
         }

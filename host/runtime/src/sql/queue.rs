@@ -4,7 +4,10 @@ use std::sync::{Arc, mpsc::Sender};
 
 use flowcell_contract::{RunId, Tenant, Value};
 
-use super::claims::{Key, TreeLease};
+use super::{
+    claims::{Key, TreeLease},
+    indexed::IndexedRun,
+};
 use crate::{
     pieces::LargeFile,
     ports::{Entry, LabelChange, RelabelError, Removed, Removing, StoreError, Swept},
@@ -44,6 +47,8 @@ pub(super) enum Item {
         value: Value,
         expires: Option<u64>,
     },
+    /// The row of a run whose journal is in another store.
+    Index(Box<IndexedRun>),
     /// Releases a tree that this process no longer drives.
     Release(TreeLease),
     Turn(Turn),

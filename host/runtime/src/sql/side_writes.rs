@@ -1,8 +1,10 @@
-//! The writes of a commit beside units: state, sessions, delivered messages, the cache, and releases.
+//! The writes of a commit beside units: state, sessions, delivered messages, the cache, rows of
+//! runs of another store, and releases.
 
 use super::{
     Shared, cache,
     connection::{Arg, Connection, SqlError, args, placeholders},
+    index,
     queue::Item,
     sessions, state,
 };
@@ -24,6 +26,7 @@ pub(super) async fn write(
         connection.run(&sql, args![ACCEPTED].into_iter().chain(delivered).collect()).await?;
     }
     cache::write(connection, items).await?;
+    index::write(connection, items).await?;
     let released: Vec<Arg> = items
         .iter()
         .filter_map(|item| if let Item::Release(lease) = item { shared.claims.release(lease) } else { None })

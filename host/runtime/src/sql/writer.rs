@@ -177,7 +177,7 @@ impl Writer {
                 }
                 Item::Entry(entry) => visible.settle(entry, fates.next().copied().unwrap_or(false)),
                 Item::Release(lease) => self.shared.claims.record_release(lease),
-                Item::Turn(_) => {}
+                Item::Index(_) | Item::Turn(_) => {}
             }
         }
         drop(visible);

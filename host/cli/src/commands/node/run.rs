@@ -116,6 +116,7 @@ pub(super) fn execute(args: NodeRunArgs, terminal: Terminal) -> Result<Exit, Cli
     })?;
     let input = inputs::collect(&inputs::kept_by(&host, &input)?, input_file.as_deref())?;
     let config = inputs::collect(&config, None)?;
+    let _serving = host.serve()?;
     let mut session = Session::open(&plan, &host, flow.name(), terminal)?;
     let options = session.options(&plan, alone::input(input, config));
     let runner = host.runner(&flow, options)?;

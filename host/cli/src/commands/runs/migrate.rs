@@ -40,6 +40,7 @@ pub(super) fn execute(args: MigrateArgs, terminal: Terminal) -> Result<Exit, Cli
     match Owner::of(args.resume.of.store.place()?, &args.resume.packs)? {
         Owner::Here(host) => {
             let own = args.resume.of.host(host.clone())?;
+            let _serving = own.serve()?;
             let options = MoveOptions { keep_answers: args.keep_answers, renames: args.rename.renames()? };
             let migration = versions::migration(&own, &args.resume.run, args.to, &options)?;
             if let Some(done) = decide(migration.plan(), &args)? {

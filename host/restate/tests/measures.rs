@@ -1,0 +1,92 @@
+//! Figures: commits of runs beside bare `ctx.run` calls on the same server. Run with `--ignored --nocapture`.
+
+use std::{net::TcpListener, time::Instant};
+
+use flowcell_runtime::shared::SharedRuns;
+use restate_sdk::prelude::*;
+
+use crate::{
+    nodes::chain,
+    server::{Server, free_port, post, server},
+    supervisor::{Host, fresh},
+};
+
+const STEPS: usize = 100;
+const RUNS: usize = 100;
+
+/// A service that does nothing but `ctx.run`.
+struct Bare;
+
+#[restate_sdk::service(name = "Bare")]
+impl Bare {
+    #[handler]
+    async fn steps(&self, ctx: Context<'_>, count: u64) -> Result<u64, HandlerError> {
+        let began = Instant::now();
+        for _ in 0..count {
+            ctx.run(|| async { Ok("x".repeat(300)) }).await?;
+        }
+        Ok(ctx.run(async || Ok(began.elapsed().as_micros() as u64)).await?)
+    }
+}
+
+/// Serves [`Bare`] until the returned runtime is dropped.
+fn serve_bare(server: &Server) -> tokio::runtime::Runtime {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let port = free_port();
+    let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    runtime.spawn(async move {
+        let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+        HttpServer::new(Endpoint::builder().bind(Bare).build()).serve(listener).await;
+    });
+    post(server.admin, "/deployments", &format!("{{\"uri\":\"http://127.0.0.1:{port}\"}}"));
+    runtime
+}
+
+#[test]
+#[ignore = "prints figures"]
+fn commits_beside_bare_runs() {
+    let Some(server) = server() else { return };
+    let bare = serve_bare(&server);
+    let folder = tempfile::tempdir().unwrap();
+    let host = Host::open(&server, folder.path());
+    let body = chain(&["type: t.call"; STEPS]);
+    for round in 0..3 {
+        let micros: u64 = post(server.ingress, "/Bare/steps", &STEPS.to_string()).trim().parse().unwrap();
+        let run = fresh("measured");
+        let (before, began) = (host.store.commits(), Instant::now());
+        host.accept(&run, &body);
+        let accepted = began.elapsed();
+        host.wait_for(&run, "succeeded");
+        let (took, commits) = (began.elapsed(), host.store.commits() - before);
+        eprintln!(
+            "round {round}: bare {} us a ctx.run; a chain of {STEPS} calls: accepted after {accepted:?}, {commits} commits, {} us \
+             a commit",
+            micros / STEPS as u64,
+            (took - accepted).as_micros() as u64 / commits
+        );
+    }
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..RUNS {
+            scope.spawn(|| post(server.ingress, "/Bare/steps", "20"));
+        }
+    });
+    eprintln!("{RUNS} bare invocations at once: {:.0} ctx.run/s", (RUNS * 20) as f64 / began.elapsed().as_secs_f64());
+    let body = chain(&["type: t.call"; 20]);
+    let runs: Vec<_> = (0..RUNS).map(|_| fresh("many")).collect();
+    let (before, began) = (host.store.commits(), Instant::now());
+    std::thread::scope(|scope| {
+        for part in runs.chunks(RUNS / 10) {
+            scope.spawn(|| part.iter().for_each(|run| host.accept(run, &body)));
+        }
+    });
+    runs.iter().for_each(|run| host.wait_for(run, "succeeded"));
+    let (took, commits) = (began.elapsed().as_secs_f64(), host.store.commits() - before);
+    eprintln!(
+        "{RUNS} runs of 20 calls at once: {:.0} commits/s, {:.0} steps/s",
+        commits as f64 / took,
+        (RUNS * 20) as f64 / took
+    );
+    drop(bare);
+}
