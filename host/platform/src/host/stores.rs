@@ -41,7 +41,7 @@ pub fn open_shared_runs(url: &str) -> Result<Box<dyn SharedRuns>, Error> {
 }
 
 /// Returns whether a URL names a store on a Restate cluster, with or without the feature `restate`.
-pub fn is_cluster(url: &str) -> bool {
+fn is_cluster(url: &str) -> bool {
     url.starts_with("restate:")
 }
 
