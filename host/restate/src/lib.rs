@@ -161,7 +161,8 @@ impl RestateStore {
         let serving = endpoint::serve(&self.shared, &self.location, listener, stopped)?;
         if let Some(admin) = &self.location.admin {
             let url = self.location.url.clone().unwrap_or_else(|| format!("http://{}", self.location.listen));
-            let (admin, (answer, answered)) = (Client::new(&[admin.clone()]), std::sync::mpsc::sync_channel(1));
+            let (admin, (answer, answered)) =
+                (Client::new(std::slice::from_ref(admin)), std::sync::mpsc::sync_channel(1));
             self.shared.runtime.spawn(async move { _ = answer.send(endpoint::register(&admin, &url).await) });
             let ended = |_| OpenRestateError::Threads("the threads have ended".to_owned());
             answered.recv().map_err(ended)??;

@@ -103,10 +103,10 @@ impl Live {
         if is_broken {
             state.refuse();
         }
-        if let Some((run, claimed)) = input.claim.as_ref().and_then(|claim| state.claims.remove(claim)) {
-            if claimed.send(()).is_ok() {
-                state.drivers.insert(run);
-            }
+        if let Some((run, claimed)) = input.claim.as_ref().and_then(|claim| state.claims.remove(claim))
+            && claimed.send(()).is_ok()
+        {
+            state.drivers.insert(run);
         }
         drop(state);
         let unpublished = fold.has_unpublished().then(Instant::now);
