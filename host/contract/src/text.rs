@@ -7,12 +7,22 @@
 /// |---|---|
 /// | bidirectional embeddings, overrides and isolates, zero-width spaces, soft hyphens, invisible operators | always |
 /// | line and paragraph separators, interlinear annotations, tags | always |
+/// | Hangul fillers of keyboards, inherent vowels of Khmer | always |
 /// | zero-width joiners and non-joiners, marks of direction | unless a neighbour is not ASCII (other scripts) |
+/// | fillers of old Hangul, variation selectors, grapheme joiners, the empty cell of Braille | the same |
 pub fn is_deceptive(before: Option<char>, letter: char, after: Option<char>) -> bool {
     match letter {
         '\u{ad}' | '\u{180e}' | '\u{200b}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' => true,
-        '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}' => true,
-        '\u{61c}' | '\u{200c}'..='\u{200f}' => [before, after].into_iter().flatten().all(|letter| letter.is_ascii()),
+        '\u{17b4}' | '\u{17b5}' | '\u{3164}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}' => true,
+        '\u{61c}'
+        | '\u{200c}'..='\u{200f}'
+        | '\u{34f}'
+        | '\u{115f}'
+        | '\u{1160}'
+        | '\u{180b}'..='\u{180f}'
+        | '\u{2800}'
+        | '\u{fe00}'..='\u{fe0f}'
+        | '\u{e0100}'..='\u{e01ef}' => [before, after].into_iter().flatten().all(|letter| letter.is_ascii()),
         _ => false,
     }
 }
@@ -22,9 +32,7 @@ pub fn is_deceptive(before: Option<char>, letter: char, after: Option<char>) -> 
 /// person approves and that may contain escapes.
 pub fn is_hidden(letter: char) -> bool {
     is_deceptive(None, letter, None)
-        || matches!(letter,
-            '\u{7f}'..='\u{a0}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
-            | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+        || matches!(letter, '\u{7f}'..='\u{a0}' | '\u{fff0}'..='\u{fff8}' | '\u{e0080}'..='\u{e0fff}')
 }
 
 /// Returns the characters of a text, each with a flag: true if the character is deceptive.
@@ -69,7 +77,11 @@ mod tests {
             ("\u{feff}a\u{2060}b\u{ad}c", "\\u{feff}a\\u{2060}b\\u{ad}c"),
             ("a\u{e0041}\u{e007f}", "a\\u{e0041}\\u{e007f}"),
             ("one\u{2028}two", "one\\u{2028}two"),
-            // A family, Persian with a non-joiner, and Hebrew with a mark.
+            ("\u{3164}a\u{ffa0}", "\\u{3164}a\\u{ffa0}"),
+            ("pay\u{2800}pal\u{fe0f}", "pay\\u{2800}pal\\u{fe0f}"),
+            // A family, Persian with a non-joiner, Hebrew with a mark, a red heart, and a picture of Braille cells.
+            ("\u{2764}\u{fe0f}", "\u{2764}\u{fe0f}"),
+            ("\u{28ff}\u{2800}\u{2801}", "\u{28ff}\u{2800}\u{2801}"),
             ("\u{1f469}\u{200d}\u{1f467}", "\u{1f469}\u{200d}\u{1f467}"),
             ("\u{645}\u{6cc}\u{200c}\u{62e}", "\u{645}\u{6cc}\u{200c}\u{62e}"),
             ("\u{5d0}\u{200f}!", "\u{5d0}\u{200f}!"),
