@@ -207,7 +207,12 @@ fn numbers_of_indexes_rise() {
     // A file that is no index is replaced with a warning.
     project.write("index.json", b"{ no");
     let built = project.run(&build(&[]));
-    assert!(built.status.success() && kit::stderr(&built).contains("the serial number in index.json is not read"));
+    assert!(built.status.success() && kit::stderr(&built).contains("the index in index.json is not read"));
+    // Who trusts the key of an index does not accept the next one without a signature.
+    let warned =
+        |arguments: &[&str]| kit::stderr(&project.run(arguments)).contains("does not accept this one: it is not");
+    let unsigned = &BUILD[..5];
+    assert!(!warned(&BUILD) && warned(unsigned) && !warned(unsigned) && !warned(&BUILD));
 }
 
 #[test]
@@ -369,6 +374,12 @@ fn an_index_in_a_registry_is_searched_and_installed_from() {
     project.run_refused(&["node", "search", "--index", &place, "--offline"], &["`--offline` forbids connections"]);
     project.run_refused(&["node", "index", "push", "index.json", "index@1.0.0"], &["an index is pushed under a tag"]);
     project.run_refused(&["node", "index", "push", "index.json", "./index"], &["is not a reference to a registry"]);
+    // Who publishes an index that readers refuse is told so.
+    build("acme@0.1.0", &["--key", "file:ada.key", "--out", "older.json", "--serial", "5"]);
+    let warned = |file: &str| kit::stderr(&project.run(&["node", "index", "push", file, "index"]));
+    assert_eq!(warned("index.json"), "");
+    let told = warned("older.json");
+    assert!(told.contains("does not accept this one: its serial number is 5 of 2"), "{told}");
     build("acme@0.1.0", &[]);
     project.done(&push);
     project.run_refused(&["node", "search", "--index", &place], &["it is not signed"]);

@@ -179,6 +179,15 @@ pub enum InstallError {
 }
 
 impl InstallError {
+    /// Returns true if there is nothing at the source.
+    pub fn is_nothing(&self) -> bool {
+        match self {
+            InstallError::Nothing(_) => true,
+            InstallError::Outside(failure) => failure.code == code::REGISTRY_NOT_FOUND,
+            _ => false,
+        }
+    }
+
     /// Returns advice for the user.
     pub fn help(&self) -> Option<&'static str> {
         Some(match self {

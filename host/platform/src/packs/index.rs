@@ -157,6 +157,11 @@ impl CheckedIndex {
         Some(Issue { serial: self.index.serial?, date: self.index.date.as_deref()? })
     }
 
+    /// Returns the file or the address that the index is from.
+    pub fn place(&self) -> &Source {
+        &self.place
+    }
+
     /// Returns the packs, sorted by name and version.
     pub fn packs(&self) -> &[IndexedPack] {
         &self.index.packs

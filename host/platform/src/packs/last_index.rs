@@ -10,27 +10,33 @@ impl CheckedIndex {
     /// missing or of another key. Keys that the trust file names may replace each other.
     pub fn check_succeeds(&self, lock: &Lock) -> Result<(), InstallError> {
         let Some(last) = lock.last_index(&self.key(lock)) else { return Ok(()) };
-        match self.older_reason(last) {
+        match self.older_reason(last, "the last one that a pack was installed from") {
             Some(why) => Err(InstallError::Older { place: self.place.to_string(), why }),
             None => Ok(()),
         }
     }
 
-    /// Records in a lock that a pack was installed from this index.
-    pub fn record(&self, lock: &mut Lock) {
-        let last = self.issue().map(|issue| LastIndex {
-            serial: issue.serial,
-            date: issue.date.to_owned(),
-            digest: self.digest.clone(),
-            signer: self.signer.as_ref().map(|signer| signer.key),
-        });
-        lock.set_last_index(self.key(lock), last);
+    /// Returns a warning for the publisher if people who have installed packs from `earlier`, an index of the same place,
+    /// will get this index refused.
+    pub fn refusal_after(&self, earlier: &CheckedIndex) -> Option<String> {
+        let why = self.older_reason(&earlier.as_last()?, "the one that it replaces")?;
+        Some(format!("who has installed packs from the index before does not accept this one: {why}"))
     }
 
-    /// Returns why this index does not follow the last one, or `None` if it does.
-    fn older_reason(&self, last: &LastIndex) -> Option<String> {
-        let before =
-            format!("the last one that a pack was installed from has the number {} of {}", last.serial, last.date);
+    /// Records in a lock that a pack was installed from this index.
+    pub fn record(&self, lock: &mut Lock) {
+        lock.set_last_index(self.key(lock), self.as_last());
+    }
+
+    fn as_last(&self) -> Option<LastIndex> {
+        let issue = self.issue()?;
+        let signer = self.signer.as_ref().map(|signer| signer.key);
+        Some(LastIndex { serial: issue.serial, date: issue.date.to_owned(), digest: self.digest.clone(), signer })
+    }
+
+    /// Returns why this index does not follow an earlier one, or `None` if it does. `earlier` names that one.
+    fn older_reason(&self, last: &LastIndex, earlier: &str) -> Option<String> {
+        let before = format!("{earlier} has the number {} of {}", last.serial, last.date);
         let Some(issue) = self.issue() else { return Some(format!("it has no serial number, but {before}")) };
         let number = format!("its serial number is {} of {}", issue.serial, issue.date);
         if issue.serial < last.serial {

@@ -71,18 +71,34 @@ struct IndexPushArgs {
 pub(super) fn execute(args: &IndexArgs, terminal: Terminal) -> Result<Exit, CliError> {
     match &args.command {
         IndexCommand::Build(args) => build(args, terminal),
-        IndexCommand::Push(args) => push(args),
+        IndexCommand::Push(args) => push(args, terminal),
     }
 }
 
-fn push(args: &IndexPushArgs) -> Result<Exit, CliError> {
+fn push(args: &IndexPushArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let Source::Registry(reference) = args.registry.source(&args.reference)? else {
         return Err(missing_registry_error(&args.reference, "ghcr.io/acme/packs"));
     };
     let bytes = fs::read(&args.file).map_err(|source| InstallError::Read { path: args.file.clone(), source })?;
-    let pushed = block_on(args.registry.pack_client()?.push_index(&reference, bytes))??;
+    let client = args.registry.pack_client()?;
+    let present = block_on(client.fetch_index(&reference.to_string(), &Trust::default()))?;
+    let pushed = block_on(client.push_index(&reference, bytes.clone()))??;
+    match present {
+        Ok(present) => warn_of_refusal(&present, &bytes, terminal)?,
+        Err(error) if error.is_nothing() => {}
+        Err(error) => terminal.warn(&format!("the index that this one replaces was not compared: {error}")),
+    }
     put_line(&pushed.to_string())?;
     Ok(Exit::Good)
+}
+
+/// Warns if people who have installed packs from the index before will not accept this one.
+fn warn_of_refusal(before: &CheckedIndex, now: &[u8], terminal: Terminal) -> Result<(), CliError> {
+    let now = CheckedIndex::read(before.place().clone(), now, &Trust::default())?;
+    if let Some(warning) = now.refusal_after(before) {
+        terminal.warn(&warning);
+    }
+    Ok(())
 }
 
 fn build(args: &IndexBuildArgs, terminal: Terminal) -> Result<Exit, CliError> {
@@ -93,26 +109,26 @@ fn build(args: &IndexBuildArgs, terminal: Terminal) -> Result<Exit, CliError> {
         packs.push(entry(&client, &args.registry.source(pack)?, &args.out)?);
     }
     let now = clock::now_ms();
-    let last = last_serial(&args.out, terminal)?;
+    let before = replaced(&args.out, terminal)?;
+    let last = before.as_ref().and_then(CheckedIndex::issue).map_or(0, |issue| issue.serial);
     let serial = next_serial(args.serial, last, now / 1_000).map_err(CliError::wrong)?;
-    Index::new(packs, serial, now)?.write(&args.out, key.as_ref())?;
+    let index = Index::new(packs, serial, now)?;
+    index.write(&args.out, key.as_ref())?;
+    if let Some(before) = before {
+        warn_of_refusal(&before, index.to_text(key.as_ref()).as_bytes(), terminal)?;
+    }
     put_line(&args.out.display().to_string())?;
     Ok(Exit::Good)
 }
 
-/// Returns the serial number of the index that the build replaces, or 0 if there is none.
-fn last_serial(file: &Path, terminal: Terminal) -> Result<u64, CliError> {
+/// Returns the index that the build replaces, if there is one.
+fn replaced(file: &Path, terminal: Terminal) -> Result<Option<CheckedIndex>, CliError> {
     let bytes = match fs::read(file) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         bytes => bytes.map_err(|source| InstallError::Read { path: file.to_owned(), source })?,
     };
-    match CheckedIndex::read(Source::File(file.to_owned()), &bytes, &Trust::default()) {
-        Ok(index) => Ok(index.issue().map_or(0, |issue| issue.serial)),
-        Err(error) => {
-            terminal.warn(&format!("the serial number in {} is not read: {error}", file.display()));
-            Ok(0)
-        }
-    }
+    let read = CheckedIndex::read(Source::File(file.to_owned()), &bytes, &Trust::default());
+    Ok(read.inspect_err(|error| terminal.warn(&format!("the index in {} is not read: {error}", file.display()))).ok())
 }
 
 /// Returns the serial number of an index that is built at a time in seconds since 1970.
