@@ -14,9 +14,9 @@ use crate::{
 };
 
 /// Interval in commits between two cancel points. `FLOWCELL_TEST_SCALE` divides it.
-const COMMIT_STEP: usize = 3;
+const COMMIT_STEP: usize = 4;
 /// Interval in events between two cancel points. An event may be reported after the end of the run.
-const EVENT_STEP: usize = 14;
+const EVENT_STEP: usize = 18;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The state of the process during and after the cancellation.

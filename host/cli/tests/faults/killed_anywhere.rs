@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::faults::process::{PACKS, Project, flows, scale, stderr};
 
 /// Interval in events between two kill points. `FLOWCELL_TEST_SCALE` divides it.
-const STEP: usize = 4;
+const STEP: usize = 6;
 const TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) const RUN: &str = "r";
 
