@@ -8,6 +8,7 @@ use std::{
     process::{Child, Command, Stdio},
     sync::mpsc,
     thread,
+    time::{Duration, Instant},
 };
 
 use flowcell_runtime::sql::Dialect;
@@ -27,6 +28,8 @@ nodes:
   - { id: ask, type: control.gate, input: { prompt: 'Well?', choices: ['yes', 'no'] } }
 ";
 
+/// The longest time that a test waits for a server.
+const PATIENCE: Duration = Duration::from_secs(90);
 const STARTS_AWAY: &str = "the store cannot be read, so its runs wait";
 const ENDS_AWAY: &str = "the store can be read again";
 
@@ -73,6 +76,19 @@ impl Serving {
 
     pub(crate) fn ask(&self, method: &str, path: &str, body: &Value) -> String {
         called::exchange(&self.address, method, path, body)
+    }
+
+    /// Waits until the server is ready. A server that was away may be away once more for a moment, until all sessions are
+    /// new.
+    pub(crate) fn wait_until_ready(&self) {
+        let since = Instant::now();
+        loop {
+            let ready = self.ask("GET", "/readyz", &Value::Null);
+            if ready.starts_with("HTTP/1.1 200 ") {
+                return;
+            }
+            assert!(since.elapsed() < PATIENCE, "{ready}");
+        }
     }
 
     /// Asserts that the server says 503 `store_unavailable`, with the time after which to repeat the request.
@@ -139,10 +155,7 @@ fn check_kill_of(dialect: Dialect) {
     server.start();
     serving.wait_for(ENDS_AWAY);
     late.address = late.wait_for("listening on http://").replace("listening on http://", "");
-    for serving in [&serving, &late] {
-        let ready = serving.ask("GET", "/readyz", &Value::Null);
-        assert!(ready.starts_with("HTTP/1.1 200 "), "{ready}");
-    }
+    [&serving, &late].into_iter().for_each(Serving::wait_until_ready);
     // The run asks as soon as it is driven.
     let answered = || output_of(folder, &["answer", "a", "ask", "yes", "--store", &url]).status.success();
     assert!((0..200).any(|_| answered()), "{}", run_ok(folder, &["runs", "show", "a", "--store", &url]));

@@ -57,10 +57,7 @@ fn check_waiting_commits(server: &Server, begin: impl FnOnce(), waiting: &str, c
     end();
     serving.wait_for("the store can be written again, after ");
     late.address = late.wait_for("listening on http://").replace("listening on http://", "");
-    for serving in [&serving, &late] {
-        let is_ready = |_| serving.ask("GET", "/readyz", &Value::Null).starts_with("HTTP/1.1 200 ");
-        assert!((0..2_000).any(is_ready), "the server stays unavailable");
-    }
+    [&serving, &late].into_iter().for_each(Serving::wait_until_ready);
     late.stop();
     // The start that was interrupted is acknowledged, or is refused and can be repeated.
     let interrupted = starting.join().unwrap();
