@@ -3,12 +3,12 @@
 //! A fold changes only by values that Restate has recorded, so a handler that runs again makes the same changes of the
 //! state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use flowcell_contract::RunId;
 use restate_sdk::prelude::*;
 
-use crate::wire::{Commit, Head, Status, StoredUnit};
+use crate::wire::{Head, Status, StoredUnit};
 
 /// The maximum bytes of a page of units, unless one unit is larger.
 const MAX_PAGE_BYTES: usize = 128 << 10;
@@ -41,22 +41,38 @@ impl Default for Fold {
 }
 
 impl Fold {
-    /// Adds the facts of a commit. Reads the heads of runs that the invocation has not touched before.
-    pub(crate) async fn add(&mut self, ctx: &ObjectContext<'_>, commit: &Commit) -> Result<(), TerminalError> {
-        for unit in &commit.units {
+    /// Reads the heads of runs that the invocation has not touched before.
+    pub(crate) async fn read_heads(
+        &mut self,
+        ctx: &ObjectContext<'_>,
+        units: &[StoredUnit],
+    ) -> Result<(), TerminalError> {
+        for unit in units {
             if !self.heads.contains_key(&unit.run)
                 && let Some(Json(head)) = ctx.get::<Json<Head>>(&head_key(&unit.run)).await?
             {
                 self.heads.insert(unit.run.clone(), head);
             }
         }
-        self.add_first(commit);
         Ok(())
     }
 
-    /// Adds the facts of a commit whose runs the fold knows, or which are new.
-    pub(crate) fn add_first(&mut self, commit: &Commit) {
-        commit.units.iter().for_each(|unit| self.add_unit(unit));
+    /// Returns the number of leading units that each follow the last fact of their run, or begin it. The fold knows the
+    /// heads of their runs. The others never become facts: the unit before one of them is lost.
+    pub(crate) fn count_fitting(&self, units: &[StoredUnit]) -> usize {
+        let mut nexts: HashMap<&RunId, u64> = HashMap::new();
+        for (count, unit) in units.iter().enumerate() {
+            let known = nexts.insert(&unit.run, unit.next).or_else(|| self.heads.get(&unit.run).map(|head| head.next));
+            if !known.map_or(unit.first == 0 && unit.record.is_some(), |next| next == unit.first) {
+                return count;
+            }
+        }
+        units.len()
+    }
+
+    /// Adds the facts of units that fit.
+    pub(crate) fn add(&mut self, units: &[StoredUnit]) {
+        units.iter().for_each(|unit| self.add_unit(unit));
     }
 
     fn add_unit(&mut self, unit: &StoredUnit) {
@@ -148,5 +164,42 @@ impl Fold {
     /// Returns the number of units that the state has.
     pub(crate) fn published(&self) -> usize {
         self.published
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::RawValue;
+
+    use super::*;
+
+    fn unit(run: &str, first: u64, next: u64) -> StoredUnit {
+        let text = || RawValue::from_string("null".to_owned()).unwrap();
+        StoredUnit {
+            run: run.into(),
+            first,
+            next,
+            unit: text(),
+            record: (first == 0).then(text),
+            status: None,
+            note: None,
+            writes: None,
+            delivered: None,
+        }
+    }
+
+    #[test]
+    fn a_unit_after_a_lost_one_does_not_fit() {
+        let mut fold = Fold::default();
+        fold.add(&[unit("a", 0, 2)]);
+        for (units, fitting) in [
+            (vec![unit("a", 2, 3), unit("a", 3, 5)], 2),
+            (vec![unit("a", 2, 3), unit("b", 0, 1), unit("a", 4, 5), unit("b", 1, 2)], 2),
+            (vec![unit("a", 3, 4)], 0),
+            (vec![unit("a", 0, 2)], 0),
+            (vec![unit("b", 1, 2)], 0),
+        ] {
+            assert_eq!(fold.count_fitting(&units), fitting, "{units:?}");
+        }
     }
 }

@@ -83,7 +83,9 @@ impl Live {
     fn in_tree(shared: &Arc<Shared>, tree: Arc<Tree>, fold: &Fold, input: &Drive) -> Live {
         let number = shared.sessions.fetch_add(1, Ordering::Relaxed) + 1;
         let mut state = tree.lock();
-        (state.session, state.is_asked, state.is_offered) = (Some(number), false, false);
+        // The invocation before this one may have entries whose commit was lost.
+        let is_taken_over = state.session.replace(number).is_some();
+        (state.is_asked, state.is_offered) = (false, false);
         state.heads = fold.heads.iter().map(|(run, head)| (run.clone(), head.clone())).collect();
         state.taken = state.heads.get(&tree.key.1).map_or(0, |head| head.heard);
         state.mail.clear();
@@ -93,14 +95,11 @@ impl Live {
                 state.add_to_tail(&stored.run, unit);
             }
         }
-        // Entries that are durable already, and entries that follow others which are lost.
-        let heads = std::mem::take(&mut state.heads);
-        let is_broken = state.queue.iter().any(|entry| {
-            let next = heads.get(&entry.entry.run).map_or(0, |head| head.next);
-            entry.entry.unit.first_seq < next
+        // Entries of a driver that does not know all facts of its run.
+        let is_behind = state.queue.iter().any(|Queued { entry, .. }| {
+            state.heads.get(&entry.run).is_some_and(|head| entry.unit.first_seq < head.next)
         });
-        state.heads = heads;
-        if is_broken {
+        if is_taken_over || is_behind {
             state.refuse();
         }
         if let Some((run, claimed)) = input.claim.as_ref().and_then(|claim| state.claims.remove(claim))
@@ -109,6 +108,7 @@ impl Live {
             state.drivers.insert(run);
         }
         drop(state);
+        tree.changed.notify_waiters();
         let unpublished = fold.has_unpublished().then(Instant::now);
         Live {
             shared: shared.clone(),
@@ -140,6 +140,9 @@ impl Live {
     fn next(&self) -> Next {
         let now = Instant::now();
         let mut state = self.tree.lock();
+        if state.session != Some(self.number) {
+            return Next::Commit;
+        }
         let is_last = self.shared.is_retired() && state.drivers.is_empty();
         if state.is_due(now) || !state.outcomes.is_empty() || is_last {
             return Next::Commit;
@@ -186,19 +189,23 @@ impl Live {
         self.mail_until.is_some_and(|until| until > now)
     }
 
-    /// Takes the next commit. At the end of this process, it hands the tree over to another one.
+    /// Takes the next commit. At the end of this process, it hands the tree over to another one. Fails if a later
+    /// invocation drives the tree in this process: the cluster has given up this one, and its connection is still open.
     pub(crate) fn take(&mut self) -> Result<Commit, StoreError> {
         let now = Instant::now();
         let tree = self.tree.clone();
         let mut state = tree.lock();
+        if state.session != Some(self.number) {
+            return Err(StoreError::unavailable("a later invocation drives the run in this process"));
+        }
         let entries = state.take_some();
         let units = entries
             .iter()
             .map(|queued| units::stored(&self.shared.blobs, &queued.entry))
             .collect::<Result<Vec<_>, _>>()?;
-        let delivered = entries.iter().filter_map(|queued| queued.entry.delivered).collect::<Vec<_>>();
         entries.iter().for_each(|queued| self.count_calls(&queued.entry));
-        state.mail.retain(|mail| !delivered.contains(&mail.number));
+        // The handler reports the outcomes of these messages, when their units are facts.
+        state.mail.retain(|mail| !units.iter().any(|unit| unit.delivered == Some(mail.number)));
         let of_top = units.iter().filter(|unit| unit.run == tree.key.1);
         let changed = of_top.filter_map(|unit| unit.status.as_ref()).next_back();
         let mut status = state.heads.get(&tree.key.1).map(|head| head.status.clone());
@@ -210,7 +217,6 @@ impl Live {
             && (was_free || changed.is_some() && state.queue.is_empty())
             && !status.as_ref().is_some_and(|status| was_free && status.is_ready(self.shared.now()));
         let mut outcomes = std::mem::take(&mut state.outcomes);
-        outcomes.extend(delivered.into_iter().map(|number| (number, mail::outcome(&Ok(())))));
         let mut then = Then::Continue;
         if rests {
             if status.as_ref().is_none_or(Status::has_ended) {
@@ -259,6 +265,10 @@ impl Live {
     pub(crate) fn acknowledge(&mut self, fold: &Fold, published: &HashMap<RunId, u64>) {
         let entries = std::mem::take(&mut self.in_flight);
         let mut state = self.tree.lock();
+        if state.session != Some(self.number) {
+            // The later invocation has refused the drivers of these entries.
+            return;
+        }
         for Queued { entry, .. } in &entries {
             if let Some(head) = fold.heads.get(&entry.run) {
                 state.heads.insert(entry.run.clone(), head.clone());
@@ -278,8 +288,9 @@ impl Live {
         }
     }
 
-    /// Reports that only the first `kept` units of the last commit became facts, because the state of a flow has another
-    /// version by now. All drivers of the tree stop, and the next invocation goes on from the facts.
+    /// Reports that only the first `kept` units of the last commit became facts: the state of a flow has another version
+    /// by now, or a unit follows one that is lost. All drivers of the tree stop, and the next invocation goes on from the
+    /// facts.
     pub(crate) fn refuse_after(&mut self, kept: usize) {
         for queued in self.in_flight.drain(kept.min(self.in_flight.len())..) {
             queued.entry.durable.refuse();
@@ -291,6 +302,9 @@ impl Live {
     pub(crate) fn hear(&mut self, mail: Vec<Mail>) {
         (self.is_listening, self.mail_until) = (false, None);
         let mut state = self.tree.lock();
+        if state.session != Some(self.number) {
+            return;
+        }
         let before = state.taken;
         state.taken = mail.iter().map(|mail| mail.number).fold(before, u64::max);
         let new = mail.into_iter().filter(|mail| mail.number > before).collect::<Vec<_>>();

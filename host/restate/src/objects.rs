@@ -17,11 +17,13 @@ use serde_json::value::RawValue;
 use crate::{
     fold::{Fold, head_key, page_key},
     live::Live,
+    mail,
     shared::Shared,
     state::Versioned,
     tree::Key,
     wire::{
-        Commit, Drive, Found, Head, INBOX, Mail, PageOfUnits, Post, RUN, ReadUnits, STATE, StateWrite, Then, Writes,
+        Commit, Drive, Found, Head, INBOX, Mail, PageOfUnits, Post, RUN, ReadUnits, STATE, StateWrite, StoredUnit,
+        Then, Writes,
     },
 };
 
@@ -57,8 +59,8 @@ impl RunObject {
         if let Some(Json(head)) = ctx.get::<Json<Head>>(&head_key(&key.1)).await? {
             fold.heads.insert(key.1.clone(), head);
         } else if !input.first.is_empty() {
-            let first = Commit { units: input.first.clone(), ..Commit::default() };
-            fold.add(&ctx, &first).await?;
+            fold.read_heads(&ctx, &input.first).await?;
+            fold.add(&input.first);
             // Readers know the run from now on.
             fold.publish(&ctx);
         }
@@ -175,7 +177,9 @@ impl RunObject {
                 }
             };
             let Json(mut commit) = ctx.run(take).name("commit").await?;
-            let kept = RunObject::write_state(ctx, &key.0, &commit).await?;
+            fold.read_heads(ctx, &commit.units).await?;
+            let fitting = fold.count_fitting(&commit.units);
+            let kept = RunObject::write_state(ctx, &key.0, &commit.units[..fitting]).await?;
             if kept < commit.units.len() {
                 commit.units.truncate(kept);
                 commit = Commit { units: commit.units, then: Then::HandOver, ..Commit::default() };
@@ -183,7 +187,9 @@ impl RunObject {
                     live.refuse_after(kept);
                 }
             }
-            fold.add(ctx, &commit).await?;
+            fold.add(&commit.units);
+            let accepted = commit.units.iter().filter_map(|unit| unit.delivered);
+            commit.outcomes.extend(accepted.map(|number| (number, mail::outcome(&Ok(())))));
             fold.hear(&key.1, &commit.outcomes);
             let published = fold.published();
             if let Some(live) = &mut live {
@@ -210,17 +216,20 @@ impl RunObject {
         }
     }
 
-    /// Writes the state that the units of a commit write. Returns the number of units before the first one whose write is
-    /// refused.
-    async fn write_state(ctx: &ObjectContext<'_>, tenant: &Tenant, commit: &Commit) -> Result<usize, TerminalError> {
-        for (kept, unit) in commit.units.iter().enumerate() {
+    /// Writes the state that units write. Returns the number of units before the first one whose write is refused.
+    async fn write_state(
+        ctx: &ObjectContext<'_>,
+        tenant: &Tenant,
+        units: &[StoredUnit],
+    ) -> Result<usize, TerminalError> {
+        for (kept, unit) in units.iter().enumerate() {
             let Some(Writes { flow, writes }) = &unit.writes else { continue };
             let target = RequestTarget::object(STATE, format!("{tenant}/{flow}"), "write");
             if !ctx.request::<_, bool>(target, Json(writes.clone())).call().await? {
                 return Ok(kept);
             }
         }
-        Ok(commit.units.len())
+        Ok(units.len())
     }
 
     /// Offers an awakeable to the inbox, which resolves it with messages.

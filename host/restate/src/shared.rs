@@ -30,7 +30,7 @@ use crate::{
     state::{Undecided, Versioned},
     tree::{Key, Pending, Queued, Tree, object_key},
     units,
-    wire::{Commit, Drive, Found, INBOX, PageOfUnits, RUN, ReadUnits, STATE},
+    wire::{Drive, Found, INBOX, PageOfUnits, RUN, ReadUnits, STATE},
 };
 
 /// The time that the end of this process waits until its trees are handed over.
@@ -266,7 +266,7 @@ impl Shared {
             return refuse(first);
         }
         let mut fold = Fold::default();
-        fold.add_first(&Commit { units: drive.first, ..Commit::default() });
+        fold.add(&drive.first);
         if let Err(error) = self.index.add_all(&tree.key.0, &fold) {
             tracing::warn!(run = %tree.key.1, "lists do not show the run yet: {error}");
         }

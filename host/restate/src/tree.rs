@@ -128,10 +128,14 @@ impl Tree {
         self.state.lock()
     }
 
-    /// Queues an entry. Returns true if no invocation takes it unless the caller asks for one.
+    /// Queues an entry. Returns true if no invocation takes it unless the caller asks for one. Drops the entry of a driver
+    /// that was refused, because it may follow an entry that is lost.
     pub(crate) fn push(&self, queued: Queued) -> bool {
         let entry = &queued.entry;
         let mut state = self.lock();
+        if entry.durable.is_refused() {
+            return false;
+        }
         let is_known = state.durables.iter().any(|known| known.as_ptr() == Arc::as_ptr(&entry.durable));
         if !is_known {
             state.durables.retain(|known| known.strong_count() > 0);

@@ -45,6 +45,7 @@ pub(crate) fn stored(blobs: &ClusterBlobs, entry: &Entry) -> Result<StoredUnit, 
         status: entry.status.map(Status::from),
         note: (entry.status.is_some() || entry.record.is_some()).then(|| StatusNote::of_unit(&entry.unit)),
         writes: entry.writes.as_ref().map(writes).transpose()?,
+        delivered: entry.delivered,
     })
 }
 

@@ -52,6 +52,9 @@ pub(crate) struct StoredUnit {
     /// The state writes on which the unit depends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) writes: Option<Writes>,
+    /// The number of the message that the unit records as delivered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) delivered: Option<u64>,
 }
 
 /// The state writes of a unit.
@@ -75,7 +78,7 @@ pub(crate) struct StateWrite {
 pub(crate) struct Commit {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) units: Vec<StoredUnit>,
-    /// The outcomes of messages, by their numbers.
+    /// The outcomes of messages that no unit of the commit records, by their numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) outcomes: Vec<(u64, String)>,
     /// True if the handler offers a new awakeable to the inbox.
