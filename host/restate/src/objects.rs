@@ -20,7 +20,7 @@ use crate::{
     mail,
     shared::Shared,
     state::Versioned,
-    tree::Key,
+    tree::{Key, object_key, parse_key},
     wire::{
         Commit, Drive, Found, Head, INBOX, Mail, PageOfUnits, Post, RUN, ReadUnits, STATE, StateWrite, StoredUnit,
         Then, Writes,
@@ -38,11 +38,6 @@ const SHORT_WAIT: Duration = Duration::from_millis(2);
 /// The number of outcomes that an inbox keeps.
 const MAX_OUTCOMES: usize = 256;
 
-fn key_of(text: &str) -> Result<Key, TerminalError> {
-    let (tenant, top) = text.split_once('/').ok_or_else(|| TerminalError::new("the key names no run"))?;
-    Ok((Tenant::from(tenant), RunId::from(top)))
-}
-
 /// The object with the journal of a run tree.
 pub(crate) struct RunObject(pub(crate) Arc<Shared>);
 
@@ -51,7 +46,7 @@ impl RunObject {
     /// Drives the tree until it rests.
     #[handler]
     async fn drive(&self, ctx: ObjectContext<'_>, Json(input): Json<Drive>) -> Result<(), HandlerError> {
-        let key = key_of(ctx.key())?;
+        let key = parse_key(ctx.key()).ok_or_else(|| TerminalError::new("the key names no run"))?;
         if ctx.get::<bool>(REMOVED).await?.is_some() {
             return Ok(());
         }
@@ -224,7 +219,7 @@ impl RunObject {
     ) -> Result<usize, TerminalError> {
         for (kept, unit) in units.iter().enumerate() {
             let Some(Writes { flow, writes }) = &unit.writes else { continue };
-            let target = RequestTarget::object(STATE, format!("{tenant}/{flow}"), "write");
+            let target = RequestTarget::object(STATE, object_key(tenant, flow), "write");
             if !ctx.request::<_, bool>(target, Json(writes.clone())).call().await? {
                 return Ok(kept);
             }

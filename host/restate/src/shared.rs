@@ -352,28 +352,28 @@ impl Shared {
         id: Option<&str>,
         patience: Duration,
     ) -> Result<bool, StoreError> {
-        let path = format!("{}/send", path(RUN, key, "drive"));
+        let path = format!("{}/send", tree_path(RUN, key, "drive"));
         let sent: Sent = self.ingress.post(&path, id, drive, patience).await?;
         Ok(sent.status != "PreviouslyAccepted")
     }
 
     /// Asks for an invocation of a tree, and waits until it has ended.
     pub(crate) async fn call_drive(&self, key: &Key, drive: &Drive) -> Result<(), StoreError> {
-        let _: Option<()> = self.ingress.post(&path(RUN, key, "drive"), None, drive, Duration::ZERO).await?;
+        let _: Option<()> = self.ingress.post(&tree_path(RUN, key, "drive"), None, drive, Duration::ZERO).await?;
         Ok(())
     }
 
     pub(crate) async fn head(self: Arc<Shared>, key: Key, run: RunId) -> Result<Found, StoreError> {
-        Ok(self.ingress.post(&path(RUN, &key, "head"), None, &run, READ_PATIENCE).await?)
+        Ok(self.ingress.post(&tree_path(RUN, &key, "head"), None, &run, READ_PATIENCE).await?)
     }
 
     pub(crate) async fn units(&self, key: &Key, wanted: &ReadUnits) -> Result<PageOfUnits, StoreError> {
-        Ok(self.ingress.post(&path(RUN, key, "units"), None, wanted, READ_PATIENCE).await?)
+        Ok(self.ingress.post(&tree_path(RUN, key, "units"), None, wanted, READ_PATIENCE).await?)
     }
 
     /// Returns a value of a flow's state.
     pub(crate) async fn state(&self, tenant: &Tenant, flow: &str, key: &str) -> Result<Option<Versioned>, StoreError> {
-        let path = path(STATE, &(tenant.clone(), RunId::from(flow)), "get");
+        let path = path(STATE, &object_key(tenant, flow), "get");
         Ok(self.ingress.post(&path, None, &key, READ_PATIENCE).await?)
     }
 
@@ -384,13 +384,13 @@ impl Shared {
         handler: &str,
         input: &I,
     ) -> Result<O, RequestError> {
-        self.ingress.post(&path(INBOX, key, handler), None, input, READ_PATIENCE).await
+        self.ingress.post(&tree_path(INBOX, key, handler), None, input, READ_PATIENCE).await
     }
 
     /// Removes the objects of a tree.
     pub(crate) async fn remove(&self, key: &Key) -> Result<(), StoreError> {
         for (object, handler) in [(RUN, "remove"), (INBOX, "clear")] {
-            let path = path(object, key, handler);
+            let path = tree_path(object, key, handler);
             let _: Option<()> = self.ingress.post(&path, None, &(), READ_PATIENCE).await?;
         }
         Ok(())
@@ -408,6 +408,11 @@ impl Shared {
 }
 
 /// Returns the path of a handler of an object in the ingress.
-fn path(object: &str, key: &Key, handler: &str) -> String {
-    format!("/{object}/{}/{handler}", utf8_percent_encode(&object_key(key), NON_ALPHANUMERIC))
+fn path(object: &str, key: &str, handler: &str) -> String {
+    format!("/{object}/{}/{handler}", utf8_percent_encode(key, NON_ALPHANUMERIC))
+}
+
+/// Returns the path of a handler of an object of a run tree.
+fn tree_path(object: &str, (tenant, top): &Key, handler: &str) -> String {
+    path(object, &object_key(tenant, top.as_str()), handler)
 }

@@ -12,6 +12,7 @@ use flowcell_runtime::{
     ports::{Durable, Entry, Unit},
 };
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 use tokio::sync::{Notify, oneshot};
 
 use crate::{
@@ -22,9 +23,20 @@ use crate::{
 /// The tenant and the top run of a tree.
 pub(crate) type Key = (Tenant, RunId);
 
-/// Returns the key of the objects of a tree.
-pub(crate) fn object_key((tenant, top): &Key) -> String {
-    format!("{tenant}/{top}")
+/// The characters of a tenant's name that a key has in another form: the separator of keys, and the mark of such forms.
+const ESCAPED: &AsciiSet = &CONTROLS.add(b'/').add(b'%');
+
+/// Returns the key of an object: of a run tree, or with the name of a flow, of its state. Ids and names may have a `/`,
+/// and so may tenants of a program that embeds Flowcell.
+pub(crate) fn object_key(tenant: &Tenant, name: &str) -> String {
+    format!("{}/{name}", utf8_percent_encode(tenant.as_str(), ESCAPED))
+}
+
+/// Parses the key of the objects of a run tree.
+pub(crate) fn parse_key(key: &str) -> Option<Key> {
+    let (tenant, top) = key.split_once('/')?;
+    let tenant = percent_decode_str(tenant).decode_utf8().ok()?;
+    Some((Tenant::from(&*tenant), RunId::from(top)))
 }
 
 /// The maximum bytes of the units of a commit, unless one unit is larger. The cluster accepts messages of 32 MiB.
@@ -255,5 +267,21 @@ impl TreeState {
             queued.entry.durable.refuse();
         }
         self.durables.drain(..).filter_map(|durable| durable.upgrade()).for_each(|durable| durable.refuse());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_two_tenants_are_never_equal() {
+        let keys = [("a", "b/c"), ("a/b", "c"), ("a%2fb", "c"), ("a%2Fb", "c"), ("ä b", "c?")];
+        for (n, (tenant, top)) in keys.into_iter().enumerate() {
+            let key = object_key(&tenant.into(), top);
+            assert_eq!(parse_key(&key), Some((tenant.into(), top.into())), "{key}");
+            assert!(keys[..n].iter().all(|(other, top)| object_key(&(*other).into(), top) != key), "{key}");
+        }
+        assert_eq!(parse_key("no run"), None);
     }
 }
