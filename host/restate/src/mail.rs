@@ -27,13 +27,14 @@ pub(crate) fn begin(runtime: &Handle, world: Weak<World>, tree: Arc<Tree>) {
 /// Delivers the messages of a tree, one after another, while this process has its invocation.
 async fn deliver_all(world: Weak<World>, tree: Arc<Tree>) {
     loop {
-        let Some(world) = world.upgrade() else { return };
-        let Some(mail) = ({
-            let state = tree.lock();
-            state.session.and(state.mail.front().cloned())
-        }) else {
-            return;
+        let world = world.upgrade();
+        let next = {
+            let mut state = tree.lock();
+            let next = state.session.and(world).zip(state.mail.front().cloned());
+            state.is_delivering = next.is_some();
+            next
         };
+        let Some((world, mail)) = next else { return };
         let number = mail.number;
         let Some(told) = deliver(&world, &tree, mail).await else {
             tokio::time::sleep(RETRY_PAUSE).await;

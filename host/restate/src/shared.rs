@@ -330,10 +330,13 @@ impl Shared {
         });
     }
 
-    /// Delivers the messages of a tree, if this process knows the tenant. Otherwise they wait until it does.
+    /// Delivers the messages of a tree, if this process knows the tenant. Otherwise they wait until it does. Does nothing if
+    /// they are being delivered: a driver applies a message as often as it gets it.
     pub(crate) fn deliver(&self, tree: &Arc<Tree>) {
-        if let Some(world) = self.worlds.lock().get(&tree.key.0) {
-            mail::begin(&self.runtime, world.clone(), tree.clone());
+        let world = self.worlds.lock().get(&tree.key.0).cloned();
+        let Some(world) = world else { return };
+        if !std::mem::replace(&mut tree.lock().is_delivering, true) {
+            mail::begin(&self.runtime, world, tree.clone());
         }
     }
 

@@ -127,6 +127,8 @@ pub(crate) struct TreeState {
     pub(crate) outcomes: Vec<(u64, String)>,
     /// The messages that wait for the driver.
     pub(crate) mail: VecDeque<Mail>,
+    /// True while a task passes the messages to the driver, one after another.
+    pub(crate) is_delivering: bool,
     /// The number of the last message that has arrived here.
     pub(crate) taken: u64,
 }
