@@ -65,7 +65,7 @@ impl Shared {
 
     /// Claims a run for a driver in this process.
     pub(crate) fn claim(self: &Arc<Shared>, tenant: &Tenant, run: &RunId) -> Result<Option<Lease>, StoreError> {
-        let key = (tenant.clone(), self.top(tenant, run));
+        let key = self.tree_key(tenant, run)?;
         let tree = self.tree(&key);
         let claimed = self.claim_in(&tree, run);
         if !matches!(claimed, Ok(true)) {

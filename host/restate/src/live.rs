@@ -21,7 +21,7 @@ use crate::{
     shared::Shared,
     tree::{Key, Queued, Tree},
     units,
-    wire::{self, Commit, Drive, Mail, Status, Then},
+    wire::{Commit, Drive, Mail, Status, Then},
 };
 
 /// The time after which an invocation that still drives offers an awakeable to the inbox.
@@ -68,10 +68,8 @@ impl Live {
         if shared.is_retired() {
             return Err(StoreError::unavailable("this process ends"));
         }
-        for (run, head) in fold.heads.iter().filter(|(run, _)| **run != key.1) {
-            if let Some(parent) = wire::record(run, &head.record)?.parent {
-                shared.set_parent(&key.0, run, &parent);
-            }
+        for run in fold.heads.keys().filter(|run| **run != key.1) {
+            shared.set_top(&key.0, run, &key.1);
         }
         shared.index.add_all(&key.0, fold)?;
         if fold.units.len() > input.first.len() {

@@ -13,7 +13,7 @@ use flowcell_contract::{RunId, Tenant};
 use flowcell_runtime::{
     World,
     blocking::blocking,
-    ports::{Journal, StoreError},
+    ports::{Entry, Journal, Record, StoreError, StoreErrorKind},
     sql::SharedStore,
 };
 use parking_lot::Mutex;
@@ -132,28 +132,37 @@ impl Shared {
         }
     }
 
-    /// Returns the top run of the tree of a run.
-    pub(crate) fn top(&self, tenant: &Tenant, run: &RunId) -> RunId {
-        if let Some(top) = self.tops.lock().get(&(tenant.clone(), run.clone())) {
-            return top.clone();
+    /// Returns the key of the tree of a run. Fails if only the database knows the runs above it, and does not answer.
+    pub(crate) fn tree_key(&self, tenant: &Tenant, run: &RunId) -> Result<Key, StoreError> {
+        let mut key = (tenant.clone(), run.clone());
+        if let Some(top) = self.tops.lock().get(&key) {
+            return Ok((key.0, top.clone()));
         }
-        if self.trees.lock().contains_key(&(tenant.clone(), run.clone())) {
-            return run.clone();
-        }
-        let mut top = run.clone();
-        while let Ok(Some(record)) = self.index.tables.find(tenant, &top) {
-            match record.parent {
-                Some(parent) => top = parent,
-                None => break,
+        while !self.trees.lock().contains_key(&key) {
+            match self.index.tables.find(tenant, &key.1) {
+                Ok(Some(Record { parent: Some(parent), .. })) => key.1 = parent,
+                Ok(_) => break,
+                // Only a top run is known to be removed.
+                Err(error) if error.kind() == StoreErrorKind::Failed => break,
+                Err(error) => return Err(error),
             }
         }
-        top
+        Ok(key)
     }
 
-    /// Records that a run is below another one.
-    pub(crate) fn set_parent(&self, tenant: &Tenant, run: &RunId, parent: &RunId) {
-        let top = self.top(tenant, parent);
-        self.tops.lock().insert((tenant.clone(), run.clone()), top);
+    /// Records the top run of a run below it.
+    pub(crate) fn set_top(&self, tenant: &Tenant, run: &RunId, top: &RunId) {
+        self.tops.lock().insert((tenant.clone(), run.clone()), top.clone());
+    }
+
+    /// Returns the key of the tree of an entry, also of one that begins a run.
+    fn key_of(&self, entry: &Entry) -> Result<Key, StoreError> {
+        let Some(parent) = entry.record.as_ref().and_then(|record| record.parent.as_ref()) else {
+            return self.tree_key(&entry.tenant, &entry.run);
+        };
+        let key = self.tree_key(&entry.tenant, parent)?;
+        self.set_top(&entry.tenant, &entry.run, &key.1);
+        Ok(key)
     }
 
     /// Returns the tree with this top run, if this process has it.
@@ -179,11 +188,14 @@ impl Shared {
     }
 
     /// Queues an entry for the next commit of its tree.
-    pub(crate) fn push(self: &Arc<Shared>, entry: flowcell_runtime::ports::Entry) {
-        if let Some(parent) = entry.record.as_ref().and_then(|record| record.parent.as_ref()) {
-            self.set_parent(&entry.tenant, &entry.run, parent);
-        }
-        let key = (entry.tenant.clone(), self.top(&entry.tenant, &entry.run));
+    pub(crate) fn push(self: &Arc<Shared>, entry: Entry) {
+        let key = match self.key_of(&entry) {
+            Ok(key) => key,
+            Err(error) => {
+                tracing::warn!(run = %entry.run, "the driver stops, because the runs above its run are not known: {error}");
+                return entry.durable.refuse();
+            }
+        };
         let tree = self.tree(&key);
         let is_forced = entry.force || entry.writes.is_some();
         let decision = entry.writes.as_ref().map(|staged| self.undecided.of_entry(&entry.tenant, staged));

@@ -36,7 +36,7 @@ const MAX_OUTCOME_PAUSE: Duration = Duration::from_millis(50);
 
 impl RestateStore {
     fn head(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Head>, StoreError> {
-        let key = (tenant.clone(), self.shared.top(tenant, run));
+        let key = self.shared.tree_key(tenant, run)?;
         if let Some(tree) = self.shared.find(&key) {
             let state = tree.lock();
             if let Some(head) = state.heads.get(run) {
@@ -85,7 +85,7 @@ impl Journal for RestateStore {
     }
 
     fn read(&self, tenant: &Tenant, run: &RunId, from: u64, limit: usize) -> Result<Vec<Arc<Unit>>, StoreError> {
-        let key = (tenant.clone(), self.shared.top(tenant, run));
+        let key = self.shared.tree_key(tenant, run)?;
         let tree = self.shared.find(&key);
         let tail = || tree.as_ref().map(|tree| tree.tail(run)).unwrap_or_default();
         let mut units = tail();
@@ -143,11 +143,11 @@ impl Inbox for RestateStore {
     }
 
     fn send(&self, tenant: &Tenant, run: &RunId, message: Message) -> BoxFuture<'static, Result<String, StoreError>> {
-        let key = (tenant.clone(), self.shared.top(tenant, run));
+        let key = self.shared.tree_key(tenant, run);
         let (shared, run) = (self.shared.clone(), run.clone());
         let runtime = shared.runtime.clone();
         let sending = runtime.spawn(async move {
-            let began = Instant::now();
+            let (key, began) = (key?, Instant::now());
             let post = Post { id: message.id, run, request: message.request };
             let number: u64 = shared.call_inbox(&key, "post", &post).await?;
             let mut pause = Duration::from_millis(2);
