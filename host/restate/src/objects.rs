@@ -35,6 +35,8 @@ const REMOVED: &str = "removed";
 const MAX_ANSWER_BYTES: usize = 2 << 20;
 /// The time that a handler waits for facts alone before it also waits for messages.
 const SHORT_WAIT: Duration = Duration::from_millis(2);
+/// The pause before another invocation goes on with the tree of a cancelled one.
+const CANCELLED_PAUSE: Duration = Duration::from_secs(1);
 /// The number of outcomes that an inbox keeps.
 const MAX_OUTCOMES: usize = 256;
 
@@ -60,7 +62,20 @@ impl RunObject {
             fold.publish(&ctx);
         }
         ctx.set(DRIVEN, true);
-        let (then, live) = self.drive_tree(&ctx, &key, &mut fold, &input).await?;
+        let mut listener = None;
+        let driven = self.drive_tree(&ctx, &key, &mut fold, &input, &mut listener).await;
+        let (then, live, pause) = match driven {
+            Ok((then, live)) => (then, live, Duration::ZERO),
+            // An operator has cancelled the invocation. Its facts stay, and another invocation goes on.
+            Err(error) => {
+                tracing::warn!(run = %key.1, "the invocation of the run was cancelled, and another one goes on: {error}");
+                fold.publish(&ctx);
+                (Then::HandOver, None, CANCELLED_PAUSE)
+            }
+        };
+        if let Some(listener) = listener {
+            ctx.request::<_, ()>(RequestTarget::object(INBOX, ctx.key(), "unlisten"), listener).send();
+        }
         if !fold.is_listed {
             // Also after a crash: an invocation that ends leaves no change that lists do not show.
             let shared = &self.0;
@@ -74,7 +89,7 @@ impl RunObject {
         let again = |input: Drive| ctx.request::<_, ()>(RequestTarget::object(RUN, ctx.key(), "drive"), Json(input));
         let due = fold.heads.get(&key.1).and_then(|head| head.status.due());
         match (then, due) {
-            (Then::HandOver, _) => _ = again(Drive::default()).send(),
+            (Then::HandOver, _) => _ = again(Drive::default()).send_after(pause),
             (_, Some(due)) => {
                 let left = Duration::from_millis(due.saturating_sub(self.0.now()));
                 _ = again(Drive::default()).send_after(left);
@@ -128,19 +143,20 @@ impl RunObject {
 
 impl RunObject {
     /// Drives a tree, commit by commit. Returns why it stopped, and the invocation of this process if the facts are not all
-    /// those of an earlier try.
+    /// those of an earlier try. Fails if an operator cancels the invocation. `listener` is the last awakeable that the
+    /// inbox was offered.
     async fn drive_tree(
         &self,
         ctx: &ObjectContext<'_>,
         key: &Key,
         fold: &mut Fold,
         input: &Drive,
-    ) -> Result<(Then, Option<Live>), HandlerError> {
+        listener: &mut Option<String>,
+    ) -> Result<(Then, Option<Live>), TerminalError> {
         let mut live: Option<Live> = None;
         let mut mail = DurableFuturesUnordered::new();
-        let mut listener = None;
         if input.mail {
-            mail.push(RunObject::listen(ctx, &mut listener));
+            mail.push(RunObject::listen(ctx, listener));
         }
         loop {
             // Until a closure runs, the results of an earlier try of this invocation are replayed.
@@ -200,12 +216,9 @@ impl RunObject {
                 ctx.request::<_, ()>(RequestTarget::object(INBOX, ctx.key(), "settle"), outcomes).send();
             }
             if commit.listen {
-                mail.push(RunObject::listen(ctx, &mut listener));
+                mail.push(RunObject::listen(ctx, listener));
             }
             if commit.then != Then::Continue {
-                if let Some(listener) = listener {
-                    ctx.request::<_, ()>(RequestTarget::object(INBOX, ctx.key(), "unlisten"), listener).send();
-                }
                 return Ok((commit.then, live));
             }
         }
