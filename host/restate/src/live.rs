@@ -32,6 +32,9 @@ const PUBLISH_AFTER: Duration = Duration::from_millis(50);
 const MAIL_PATIENCE: Duration = Duration::from_secs(1);
 /// The number of commits after which an invocation hands over as soon as no call is open.
 const HAND_OVER_AFTER: u32 = 300;
+/// The bytes of units after which an invocation hands over as soon as no call is open. A process that takes it over reads
+/// them all.
+const HAND_OVER_BYTES: usize = 64 << 20;
 /// The number of commits after which an invocation hands over even with open calls.
 const HAND_OVER_AT: u32 = 2_000;
 
@@ -42,6 +45,7 @@ pub(crate) struct Live {
     number: u64,
     began: Instant,
     commits: u32,
+    bytes: usize,
     open_calls: i64,
     is_listening: bool,
     /// The time until which the invocation waits for the messages for which it was begun.
@@ -114,6 +118,7 @@ impl Live {
             number,
             began: Instant::now(),
             commits: 0,
+            bytes: 0,
             open_calls: 0,
             is_listening: input.mail,
             mail_until: input.mail.then(|| Instant::now() + MAIL_PATIENCE),
@@ -225,7 +230,9 @@ impl Live {
             then = Then::Rest;
         }
         self.commits += 1;
-        let is_long = self.commits >= HAND_OVER_AT || self.commits >= HAND_OVER_AFTER && self.open_calls <= 0;
+        self.bytes += units.iter().map(|unit| unit.unit.get().len()).sum::<usize>();
+        let is_long = self.commits >= HAND_OVER_AFTER || self.bytes >= HAND_OVER_BYTES;
+        let is_long = self.commits >= HAND_OVER_AT || is_long && self.open_calls <= 0;
         let is_last = self.shared.is_retired() && state.drivers.is_empty();
         if then == Then::Continue && (is_long || is_last) {
             then = Then::HandOver;
