@@ -2,15 +2,20 @@
 
 use std::{sync::Arc, time::Duration};
 
+use hyper::server::conn::http2;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::graceful::GracefulShutdown,
+};
 use restate_sdk::{
     endpoint::{Builder, Endpoint, HandlerOptions, ServiceOptions},
-    http_server::HttpServer,
+    hyper::HyperEndpoint,
     service::IntoServiceDefinition,
 };
 use serde::Serialize;
 use tokio::{
     net::{TcpListener, TcpSocket},
-    sync::oneshot,
+    sync::{Semaphore, oneshot},
     task::JoinHandle,
 };
 
@@ -24,6 +29,15 @@ use crate::{
 
 /// The number of connections that may wait to be accepted.
 const BACKLOG: u32 = 1_024;
+/// The maximum number of connections. Others wait, because each takes a file descriptor of the process.
+const MAX_CONNECTIONS: usize = 256;
+/// The maximum number of invocations of one connection at a time. Each run that is driven is one.
+const MAX_INVOCATIONS: u32 = 100_000;
+/// The pause after an error of accepting a connection, such as too many open files.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+/// The interval at which the endpoint asks a node whether it is there, and the time for the answer. The invocations of a
+/// node that is away end here.
+const ALIVE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(20));
 /// The time that an invocation may do nothing, such as during a call of a model.
 const INACTIVITY: Duration = Duration::from_secs(24 * 3_600);
 /// The time for which the cluster remembers the start of a run by its id. The object remembers it later.
@@ -87,8 +101,42 @@ pub(crate) fn serve(
     let inbox = InboxObject.into_service_definition().options(service.clone());
     let state = StateObject.into_service_definition().options(service);
     let endpoint = with_keys(Endpoint::builder().bind(run).bind(inbox).bind(state), location)?;
-    let server = HttpServer::new(endpoint.build());
-    Ok(shared.runtime.spawn(async move { server.serve_with_cancel(listener, stop).await }))
+    Ok(shared.runtime.spawn(accept(listener, HyperEndpoint::new(endpoint.build()), stop)))
+}
+
+/// Accepts connections until `stop` is resolved or dropped. Then waits for the present handlers.
+async fn accept(listener: TcpListener, endpoint: HyperEndpoint, mut stop: oneshot::Receiver<()>) {
+    let (places, open) = (Arc::new(Semaphore::new(MAX_CONNECTIONS)), GracefulShutdown::new());
+    let mut server = http2::Builder::new(TokioExecutor::new());
+    server.timer(TokioTimer::new()).max_concurrent_streams(MAX_INVOCATIONS);
+    server.keep_alive_interval(ALIVE.0).keep_alive_timeout(ALIVE.1);
+    let next = async || {
+        // The semaphore is never closed.
+        let place = places.clone().acquire_owned().await.ok();
+        (place, listener.accept().await)
+    };
+    loop {
+        let (place, accepted) = tokio::select! {
+            next = next() => next,
+            _ = &mut stop => break,
+        };
+        match accepted {
+            Ok((stream, from)) => {
+                let serving = open.watch(server.serve_connection(TokioIo::new(stream), endpoint.clone()));
+                tokio::spawn(async move {
+                    if let Err(error) = serving.await {
+                        tracing::debug!("a connection of the Restate cluster from {from} ends: {error}");
+                    }
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::warn!("cannot accept a connection of the Restate cluster, tries again: {error}");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    open.shutdown().await;
 }
 
 /// Registers the endpoint with the cluster. The cluster knows an endpoint by its URL, so this changes nothing if it is
@@ -100,7 +148,10 @@ pub(crate) async fn register(admin: &Client, url: &str) -> Result<(), OpenRestat
     };
     match register(false).await {
         // The services of this version differ from those that the cluster knows at this URL.
-        Err(RequestError::Refused { status, .. }) if status == http::StatusCode::CONFLICT => register(true).await,
+        Err(RequestError::Refused { status, .. }) if status == http::StatusCode::CONFLICT => {
+            tracing::info!("the cluster knows the services of another version at {url}, and takes those of this one");
+            register(true).await
+        }
         registered => registered,
     }
     .map(drop)
