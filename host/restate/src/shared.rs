@@ -105,7 +105,7 @@ impl Shared {
         self.retired.load(Ordering::Acquire)
     }
 
-    /// Asks repeatedly whether the ingress answers. The client records it.
+    /// Asks repeatedly whether an ingress answers. The client records it.
     pub(crate) fn watch_ingress(self: &Arc<Shared>) {
         let shared = Arc::downgrade(self);
         self.runtime.spawn(async move {
@@ -257,9 +257,14 @@ impl Shared {
         let units = first.iter().map(|queued| units::stored(&self.blobs, &queued.entry)).collect::<Result<Vec<_>, _>>();
         let blobs = self.blobs.clone();
         let settled = spawn_blocking(move || blobs.settle()).await;
-        let (Ok(units), Ok(Ok(()))) = (units, settled) else {
-            tree.lock().refuse();
-            return refuse(first);
+        let settled = settled.unwrap_or_else(|error| Err(StoreError::unavailable(error.to_string())));
+        let units = match units.and_then(|units| settled.map(|()| units)) {
+            Ok(units) => units,
+            Err(error) => {
+                tracing::warn!(run = %tree.key.1, "cannot store the first events of the run: {error}");
+                tree.lock().refuse();
+                return refuse(first);
+            }
         };
         let drive = Drive { first: units, ..Drive::default() };
         let sent = self.send_drive(&tree.key, &drive, Some("first"), SEND_PATIENCE).await;
