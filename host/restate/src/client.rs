@@ -27,6 +27,8 @@ use crate::wire::parse;
 const REQUEST_PATIENCE: Duration = Duration::from_secs(10);
 /// The maximum duration of a connect.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
+/// The time for the answer of one address whether it is there.
+const PROBE_PATIENCE: Duration = Duration::from_secs(3);
 /// The maximum pause between two tries of a request.
 const MAX_PAUSE: Duration = Duration::from_millis(500);
 /// The number of idle connections that a client keeps.
@@ -64,6 +66,11 @@ fn is_temporary(status: StatusCode) -> bool {
     )
 }
 
+/// Returns the text of an answer that the server cannot do its work at present.
+fn answer_text(status: StatusCode, text: &[u8]) -> String {
+    format!("{status} {}", String::from_utf8_lossy(text))
+}
+
 /// A client of a server with one or several addresses.
 pub(crate) struct Client {
     addresses: Vec<Arc<str>>,
@@ -71,7 +78,7 @@ pub(crate) struct Client {
     present: AtomicUsize,
     /// Idle connections, each with the place of its address.
     idle: Mutex<Vec<(usize, SendRequest<Full<Bytes>>)>>,
-    /// The error of the last request, if no address could be reached.
+    /// The last error, if no address answers.
     away: Mutex<Option<String>>,
 }
 
@@ -81,7 +88,7 @@ impl Client {
         Client { addresses, present: AtomicUsize::new(0), idle: Mutex::default(), away: Mutex::default() }
     }
 
-    /// Returns the error of the last request, if no address could be reached.
+    /// Returns the last error, if no address answers.
     pub(crate) fn away(&self) -> Option<String> {
         self.away.lock().clone()
     }
@@ -106,6 +113,7 @@ impl Client {
             };
             match answered {
                 Ok((status, text)) if status.is_success() => {
+                    *self.away.lock() = None;
                     let text = if text.is_empty() { "null" } else { std::str::from_utf8(&text).unwrap_or("") };
                     return parse(text).map_err(|error| self.unreachable(place, error));
                 }
@@ -116,9 +124,7 @@ impl Client {
                 }
                 failed => {
                     let error = match failed {
-                        Ok((status, text)) => {
-                            self.unreachable(place, format!("{status} {}", String::from_utf8_lossy(&text)))
-                        }
+                        Ok((status, text)) => self.unreachable(place, answer_text(status, &text)),
                         Err(error) => error,
                     };
                     self.leave(place);
@@ -132,13 +138,24 @@ impl Client {
         }
     }
 
-    /// Asks once whether the server answers, and uses the next address from now on if it does not.
+    /// Asks the addresses, from the present one on, until one answers, and uses it from now on. Records the last error if
+    /// none does.
     pub(crate) async fn probe(&self, path: &str) {
-        let place = self.present.load(Ordering::Relaxed);
-        let asking = self.try_send(place, &Method::GET, path, None, Bytes::new());
-        if !matches!(timeout(CONNECT_PATIENCE, asking).await, Ok(Ok(_))) {
+        let mut away = None;
+        // The first connection may be one that was closed meanwhile.
+        for _ in 0..=self.addresses.len() {
+            let place = self.present.load(Ordering::Relaxed);
+            let asking = self.try_send(place, &Method::GET, path, None, Bytes::new());
+            let error = match timeout(PROBE_PATIENCE, asking).await {
+                Ok(Ok((status, _))) if status.is_success() => return *self.away.lock() = None,
+                Ok(Ok((status, text))) => self.unreachable(place, answer_text(status, &text)),
+                Ok(Err(error)) => error,
+                Err(_) => self.unreachable(place, "it did not answer in time"),
+            };
+            away = Some(error.to_string());
             self.leave(place);
         }
+        *self.away.lock() = away;
     }
 
     /// Uses the next address from now on, unless another request has chosen one.
@@ -159,10 +176,7 @@ impl Client {
         let failed = |error: hyper::Error| self.unreachable(place, error);
         let mut sender = match self.take_idle(place) {
             Some(sender) => sender,
-            None => {
-                let connected = self.connect(place).await;
-                connected.inspect_err(|error| *self.away.lock() = Some(error.to_string()))?
-            }
+            None => self.connect(place).await?,
         };
         sender.ready().await.map_err(failed)?;
         let mut request = Request::builder().method(method).uri(path).header(header::HOST, &*self.addresses[place]);
@@ -176,7 +190,6 @@ impl Client {
         let answer = sender.send_request(request).await.map_err(failed)?;
         let status = answer.status();
         let text = answer.into_body().collect().await.map_err(failed)?.to_bytes();
-        *self.away.lock() = None;
         let mut idle = self.idle.lock();
         if idle.len() < MAX_IDLE {
             idle.push((place, sender));
