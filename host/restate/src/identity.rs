@@ -42,3 +42,24 @@ impl JwtVerifier for Ed25519Verifier {
         Algorithm::EdDSA
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ring::signature::{Ed25519KeyPair, KeyPair};
+
+    use super::*;
+
+    #[test]
+    fn only_a_signature_of_the_key_over_the_same_text_is_accepted() {
+        let [own, other] = [1, 2].map(|seed| Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).unwrap());
+        let key = DecodingKey::from_ed_der(own.public_key().as_ref());
+        let verifier = verifier_factory(&Algorithm::EdDSA, &key).unwrap();
+        let accepts = |text: &str, signature: &[u8]| verifier.verify(text.as_bytes(), &signature.to_vec()).is_ok();
+        let signature = own.sign(b"a.b");
+        assert!(accepts("a.b", signature.as_ref()));
+        assert!(!accepts("a.c", signature.as_ref()), "another text");
+        assert!(!accepts("a.b", other.sign(b"a.b").as_ref()), "another key");
+        assert!(!accepts("a.b", &[]) && !accepts("a.b", &[0; 64]), "no signature");
+        assert!(verifier_factory(&Algorithm::HS256, &key).is_err(), "a public key is no secret");
+    }
+}

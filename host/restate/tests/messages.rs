@@ -1,7 +1,5 @@
 //! Messages to runs that are driven.
 
-use std::time::{Duration, Instant};
-
 use flowcell_runtime::RunCommand;
 
 use crate::{
@@ -16,13 +14,10 @@ fn a_run_in_a_long_call_is_cancelled_through_the_inbox() {
     let folder = tempfile::tempdir().unwrap();
     let host = Host::open(&server, folder.path());
     let run = fresh("long");
-    host.accept(&run, &chain(&["type: t.call, input: { ms: 4000 }", "type: t.noop"]));
+    // The call lasts longer than any wait of this test.
+    host.accept(&run, &chain(&["type: t.call, input: { ms: 600000 }", "type: t.noop"]));
     wait_until("the call is made", || !ledger(&folder.path().join("ledger")).is_empty());
-    let began = Instant::now();
     assert_eq!(host.mail(&run, "m1", &RunCommand::Cancel), Ok(()));
-    let took = began.elapsed();
-    assert!(took < Duration::from_millis(1_000), "{took:?}");
-    eprintln!("a cancel through the inbox was durable after {took:?}");
     assert_eq!(host.mail(&run, "m1", &RunCommand::Cancel), Ok(()), "a repeated message has the same outcome");
     host.wait_for(&run, "cancelled");
 }
