@@ -5,13 +5,17 @@ use std::{
     time::Duration,
 };
 
-use flowcell_runtime::{FlowRunner, HubError, OpenError, RunOptions, World, remote};
+use flowcell_runtime::{
+    FlowRunner, HubError, OpenError, RunOptions, World,
+    ports::{StoreError, StoreErrorKind},
+    remote,
+};
 use tokio::runtime::Handle;
 
 use crate::{tree::Tree, wire::Mail};
 
-/// The pause between two tries to reach a driver that is about to start or to stop.
-const RETRY_PAUSE: Duration = Duration::from_millis(2);
+/// The first pause and the longest pause between two tries to deliver a message.
+const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(200));
 
 /// Returns the stored form of an outcome.
 pub(crate) fn outcome(outcome: &Result<(), HubError>) -> String {
@@ -26,6 +30,7 @@ pub(crate) fn begin(runtime: &Handle, world: Weak<World>, tree: Arc<Tree>) {
 
 /// Delivers the messages of a tree, one after another, while this process has its invocation.
 async fn deliver_all(world: Weak<World>, tree: Arc<Tree>) {
+    let mut pause = RETRY_PAUSES.0;
     loop {
         let world = world.upgrade();
         let next = {
@@ -37,9 +42,11 @@ async fn deliver_all(world: Weak<World>, tree: Arc<Tree>) {
         let Some((world, mail)) = next else { return };
         let number = mail.number;
         let Some(told) = deliver(&world, &tree, mail).await else {
-            tokio::time::sleep(RETRY_PAUSE).await;
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(RETRY_PAUSES.1);
             continue;
         };
+        pause = RETRY_PAUSES.0;
         let mut state = tree.lock();
         let was_waiting = state.mail.iter().any(|mail| mail.number == number);
         state.mail.retain(|mail| mail.number != number);
@@ -53,7 +60,7 @@ async fn deliver_all(world: Weak<World>, tree: Arc<Tree>) {
 }
 
 /// Delivers a message to the driver of its run, or records it in a run without a driver. Returns `None` if the driver is
-/// about to start or to stop.
+/// about to start or to stop, or if the store does not answer at present.
 async fn deliver(world: &Arc<World>, tree: &Tree, mail: Mail) -> Option<Result<(), HubError>> {
     let Mail { number, post } = mail;
     let command = match remote::parse(&post.request) {
@@ -70,7 +77,13 @@ async fn deliver(world: &Arc<World>, tree: &Tree, mail: Mail) -> Option<Result<(
     match FlowRunner::resume(world.clone(), post.run, RunOptions::default()) {
         Ok(runner) => Some(runner.send_message(command, Some(number)).await),
         Err(OpenError::Driven(_)) => None,
+        Err(OpenError::Store(error)) if is_temporary(&error) => None,
         Err(OpenError::Unknown(_)) => Some(Err(HubError::RunEnded)),
         Err(error) => Some(Err(HubError::AnswerRefused(error.to_string()))),
     }
+}
+
+/// Returns true if the same work may succeed later.
+fn is_temporary(error: &StoreError) -> bool {
+    matches!(error.kind(), StoreErrorKind::Outage | StoreErrorKind::Unavailable | StoreErrorKind::Conflict)
 }
