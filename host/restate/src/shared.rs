@@ -50,10 +50,15 @@ const READ_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The answer to a one-way request.
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
 struct Sent {
-    #[serde(default)]
-    status: String,
+    status: SentStatus,
+}
+
+#[derive(Deserialize, PartialEq, Eq)]
+enum SentStatus {
+    Accepted,
+    /// A request with the same id was sent before.
+    PreviouslyAccepted,
 }
 
 pub(crate) struct Shared {
@@ -374,7 +379,7 @@ impl Shared {
     ) -> Result<bool, StoreError> {
         let path = format!("{}/send", tree_path(RUN, key, "drive"));
         let sent: Sent = self.ingress.post(&path, id, drive, patience).await?;
-        Ok(sent.status != "PreviouslyAccepted")
+        Ok(sent.status == SentStatus::Accepted)
     }
 
     /// Asks for an invocation of a tree, and waits until it has ended.
