@@ -37,6 +37,8 @@ const MAX_ANSWER_BYTES: usize = 2 << 20;
 const SHORT_WAIT: Duration = Duration::from_millis(2);
 /// The pause before another invocation goes on with the tree of a cancelled one.
 const CANCELLED_PAUSE: Duration = Duration::from_secs(1);
+/// The maximum bytes of the messages without an outcome. All of them are one value of the state.
+const MAX_WAITING_BYTES: usize = 8 << 20;
 /// The number of outcomes that an inbox keeps.
 const MAX_OUTCOMES: usize = 256;
 
@@ -272,7 +274,8 @@ pub(crate) struct InboxObject;
 
 #[restate_sdk::object(name = "FlowcellInbox", client_visibility = "pub(crate)")]
 impl InboxObject {
-    /// Stores a message. Returns its number. A message with an id that the inbox knows is not stored again.
+    /// Stores a message. Returns its number. A message with an id that the inbox knows is not stored again. Fails if too
+    /// many messages wait.
     #[handler]
     async fn post(&self, ctx: ObjectContext<'_>, Json(post): Json<Post>) -> Result<u64, HandlerError> {
         let Json(mut kept) = ctx.get::<Json<Mailbox>>(BOX).await?.unwrap_or_default();
@@ -281,6 +284,13 @@ impl InboxObject {
         }
         if let Some((_, number, _)) = kept.outcomes.iter().find(|(id, ..)| *id == post.id) {
             return Ok(*number);
+        }
+        let bytes = kept.waiting.iter().map(|mail| mail.post.request.len()).sum::<usize>() + post.request.len();
+        if bytes > MAX_WAITING_BYTES && !kept.waiting.is_empty() {
+            let waiting = kept.waiting.len();
+            return Err(
+                TerminalError::new(format!("the run has {waiting} messages that no process has read yet")).into()
+            );
         }
         kept.last += 1;
         let number = kept.last;
