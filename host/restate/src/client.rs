@@ -43,13 +43,16 @@ pub(crate) enum RequestError {
     /// The server refuses the request.
     #[error("the Restate server {address} refuses `{path}`: {status} {why}")]
     Refused { address: Arc<str>, path: String, status: StatusCode, why: String },
+    /// The text of a request or of an answer is wrong, such as one of another version.
+    #[error("the Restate server {address} and this process do not understand each other at `{path}`: {why}")]
+    Unreadable { address: Arc<str>, path: String, why: String },
 }
 
 impl From<RequestError> for StoreError {
     fn from(error: RequestError) -> StoreError {
         let kind = match &error {
             RequestError::Unreachable { .. } => StoreErrorKind::Outage,
-            RequestError::Refused { .. } => StoreErrorKind::Failed,
+            RequestError::Refused { .. } | RequestError::Unreadable { .. } => StoreErrorKind::Failed,
         };
         StoreError::new(kind, error.to_string())
     }
@@ -101,7 +104,7 @@ impl Client {
         input: &I,
         patience: Duration,
     ) -> Result<O, RequestError> {
-        let body = serde_json::to_vec(input).map_err(|error| self.unreachable(0, error))?;
+        let body = serde_json::to_vec(input).map_err(|error| self.unreadable(0, path, &error))?;
         let body = Bytes::from(body);
         let (began, mut pause) = (tokio::time::Instant::now(), Duration::from_millis(5));
         loop {
@@ -113,9 +116,9 @@ impl Client {
             };
             match answered {
                 Ok((status, text)) if status.is_success() => {
-                    *self.away.lock() = None;
+                    self.set_away(None);
                     let text = if text.is_empty() { "null" } else { std::str::from_utf8(&text).unwrap_or("") };
-                    return parse(text).map_err(|error| self.unreachable(place, error));
+                    return parse(text).map_err(|error| self.unreadable(place, path, &error));
                 }
                 Ok((status, text)) if !is_temporary(status) => {
                     let (address, path) = (self.addresses[place].clone(), path.to_owned());
@@ -147,7 +150,7 @@ impl Client {
             let place = self.present.load(Ordering::Relaxed);
             let asking = self.try_send(place, &Method::GET, path, None, Bytes::new());
             let error = match timeout(PROBE_PATIENCE, asking).await {
-                Ok(Ok((status, _))) if status.is_success() => return *self.away.lock() = None,
+                Ok(Ok((status, _))) if status.is_success() => return self.set_away(None),
                 Ok(Ok((status, text))) => self.unreachable(place, answer_text(status, &text)),
                 Ok(Err(error)) => error,
                 Err(_) => self.unreachable(place, "it did not answer in time"),
@@ -155,7 +158,17 @@ impl Client {
             away = Some(error.to_string());
             self.leave(place);
         }
-        *self.away.lock() = away;
+        self.set_away(away);
+    }
+
+    /// Records whether no address answers, and writes each change to the log.
+    fn set_away(&self, away: Option<String>) {
+        let before = std::mem::replace(&mut *self.away.lock(), away.clone());
+        match (before, away) {
+            (None, Some(error)) => tracing::warn!("the Restate cluster is away: {error}"),
+            (Some(_), None) => tracing::info!("the Restate cluster answers again"),
+            _ => {}
+        }
     }
 
     /// Uses the next address from now on, unless another request has chosen one.
@@ -215,6 +228,14 @@ impl Client {
         // The connection ends with its error, which the next request on it also reports.
         tokio::spawn(async move { _ = connection.await });
         Ok(sender)
+    }
+
+    fn unreadable(&self, place: usize, path: &str, error: &serde_json::Error) -> RequestError {
+        RequestError::Unreadable {
+            address: self.addresses[place].clone(),
+            path: path.to_owned(),
+            why: error.to_string(),
+        }
     }
 
     fn unreachable(&self, place: usize, why: impl ToString) -> RequestError {
