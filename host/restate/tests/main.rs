@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod cluster;
+mod connections;
 mod driving;
 #[path = "../../runtime/tests/flows/mod.rs"]
 mod flows;

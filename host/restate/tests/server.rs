@@ -208,11 +208,17 @@ impl Cluster {
 
 /// Posts a JSON text, and returns the body of the answer, in JSON if there is a choice.
 pub(crate) fn post(port: u16, path: &str, body: &str) -> String {
+    send(port, "POST", path, body)
+}
+
+/// Sends a JSON text with a method, and returns the body of the answer, in JSON if there is a choice.
+pub(crate) fn send(port: u16, method: &str, path: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let length = body.len();
     let json = "application/json";
-    let head =
-        format!("POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: {json}\r\nAccept: {json}\r\n");
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: {json}\r\nAccept: {json}\r\n"
+    );
     stream.write_all(format!("{head}Content-Length: {length}\r\n\r\n{body}").as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
