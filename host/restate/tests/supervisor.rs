@@ -122,8 +122,12 @@ impl Host {
     pub(crate) fn command(&self, run: &str, command: RunCommand) -> Result<(), HubError> {
         let run = RunId::from(run);
         self.runtime.block_on(async {
-            if let Some(hub) = self.world.hubs.get(&tenant(), &run) {
-                return hub.request(command).await;
+            // A driver that is ending does not take the command, so it is sent again.
+            while let Some(hub) = self.world.hubs.get(&tenant(), &run) {
+                match hub.request(command.clone()).await {
+                    Err(HubError::RunEnded) => tokio::time::sleep(Duration::from_millis(2)).await,
+                    told => return told,
+                }
             }
             match FlowRunner::resume(self.world.clone(), run.clone(), RunOptions::default()) {
                 Ok(runner) => runner.ask(command).await,
