@@ -48,7 +48,8 @@ fn a_server_drives_runs_of_a_cluster_and_other_commands_reach_them() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     fs::write(folder.join("waits.yaml"), WAITS).unwrap();
-    let url = cluster.url(&tables().unwrap(), free_port());
+    let (tables, port) = (tables().unwrap(), free_port());
+    let url = cluster.url(&tables, port);
     let mut server = Serving::start(folder, &url);
     let started = server.ask("POST", "/v1/runs?wait=true", &json!({ "flow": WAITS, "runId": "a" }));
     assert!(started.contains("\"status\":\"parked\""), "{started}");
@@ -73,6 +74,11 @@ fn a_server_drives_runs_of_a_cluster_and_other_commands_reach_them() {
     run_ok(folder, &["runs", "delete", "b", "--store", &url]);
     assert_eq!(statuses(folder, &url, &[]), [("a".to_owned(), "succeeded".to_owned())]);
     assert_eq!(server.end(), Some(0));
+    // Another address takes the runs from the former one, which is said.
+    let mut other = Serving::begin(folder, &cluster.url(&tables, free_port()), &[]);
+    other.wait_for(&format!("and no longer to http://127.0.0.1:{port}"));
+    other.wait_for("listening on http://");
+    assert_eq!(other.end(), Some(0));
     // Without a server, a command drives its run itself.
     let run = ["run", "waits.yaml", "--run-id", "c", "--answer", "ask=no", "--quiet", "--store", &url];
     assert_eq!(serde_json::from_str::<Value>(&run_ok(folder, &run)).unwrap(), json!({ "said": "no" }));

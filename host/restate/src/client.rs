@@ -105,11 +105,26 @@ impl Client {
         patience: Duration,
     ) -> Result<O, RequestError> {
         let body = serde_json::to_vec(input).map_err(|error| self.unreadable(0, path, &error))?;
-        let body = Bytes::from(body);
+        self.request(&Method::POST, path, id, body.into(), patience).await
+    }
+
+    /// Reads a JSON text. Tries again as [`Client::post`] does.
+    pub(crate) async fn get<O: DeserializeOwned>(&self, path: &str, patience: Duration) -> Result<O, RequestError> {
+        self.request(&Method::GET, path, None, Bytes::new(), patience).await
+    }
+
+    async fn request<O: DeserializeOwned>(
+        &self,
+        method: &Method,
+        path: &str,
+        id: Option<&str>,
+        body: Bytes,
+        patience: Duration,
+    ) -> Result<O, RequestError> {
         let (began, mut pause) = (tokio::time::Instant::now(), Duration::from_millis(5));
         loop {
             let place = self.present.load(Ordering::Relaxed);
-            let sending = self.try_send(place, &Method::POST, path, id, body.clone());
+            let sending = self.try_send(place, method, path, id, body.clone());
             let answered = match timeout(REQUEST_PATIENCE, sending).await {
                 Ok(answered) => answered,
                 Err(_) => Err(self.unreachable(place, "it did not answer in time")),

@@ -12,7 +12,7 @@ use restate_sdk::{
     hyper::HyperEndpoint,
     service::IntoServiceDefinition,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::{
     net::{TcpListener, TcpSocket},
     sync::{Semaphore, oneshot},
@@ -25,6 +25,7 @@ use crate::{
     identity,
     objects::{InboxObject, RunObject, StateObject},
     shared::Shared,
+    wire::RUN,
 };
 
 /// The number of connections that may wait to be accepted.
@@ -46,6 +47,18 @@ const IDEMPOTENCY: Duration = Duration::from_secs(600);
 const TRIES: u64 = u32::MAX as u64;
 /// The time to wait at the start for the admin interface.
 const REGISTER_PATIENCE: Duration = Duration::from_secs(30);
+
+/// A service, as the admin interface shows it.
+#[derive(Deserialize)]
+struct Service {
+    deployment_id: String,
+}
+
+/// A deployment, as the admin interface shows it. Those that are not reached over HTTP have no URL.
+#[derive(Deserialize)]
+struct Registered {
+    uri: Option<String>,
+}
 
 #[derive(Serialize)]
 struct Deployment<'a> {
@@ -140,12 +153,13 @@ async fn accept(listener: TcpListener, endpoint: HyperEndpoint, mut stop: onesho
 }
 
 /// Registers the endpoint with the cluster. The cluster knows an endpoint by its URL, so this changes nothing if it is
-/// registered already.
+/// registered already. If another URL got the new invocations until now, the log says so.
 pub(crate) async fn register(admin: &Client, url: &str) -> Result<(), OpenRestateError> {
     let register = async |force: bool| {
         let deployment = Deployment { uri: url, force };
         admin.post::<_, serde_json::Value>("/deployments", None, &deployment, REGISTER_PATIENCE).await
     };
+    let before = present_url(admin).await.map_err(|error| OpenRestateError::Register(error.to_string()))?;
     match register(false).await {
         // The services of this version differ from those that the cluster knows at this URL.
         Err(RequestError::Refused { status, .. }) if status == http::StatusCode::CONFLICT => {
@@ -154,6 +168,23 @@ pub(crate) async fn register(admin: &Client, url: &str) -> Result<(), OpenRestat
         }
         registered => registered,
     }
-    .map(drop)
-    .map_err(|error| OpenRestateError::Register(error.to_string()))
+    .map_err(|error| OpenRestateError::Register(error.to_string()))?;
+    let after = url.trim_end_matches('/');
+    if let Some(before) = before.filter(|before| before != after) {
+        tracing::warn!(
+            "the Restate cluster sends new runs to {after} from now on, and no longer to {before}; all processes of a cluster \
+             need the same `url`"
+        );
+    }
+    Ok(())
+}
+
+/// Returns the URL to which the cluster sends new invocations. `None`: no process was ever registered.
+async fn present_url(admin: &Client) -> Result<Option<String>, RequestError> {
+    let service: Service = match admin.get(&format!("/services/{RUN}"), REGISTER_PATIENCE).await {
+        Err(RequestError::Refused { status, .. }) if status == http::StatusCode::NOT_FOUND => return Ok(None),
+        found => found?,
+    };
+    let found: Registered = admin.get(&format!("/deployments/{}", service.deployment_id), REGISTER_PATIENCE).await?;
+    Ok(found.uri.map(|uri| uri.trim_end_matches('/').to_owned()))
 }
