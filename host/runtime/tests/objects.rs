@@ -6,6 +6,7 @@ mod files;
 mod moto;
 mod places;
 mod races;
+mod server;
 
 use std::sync::Arc;
 

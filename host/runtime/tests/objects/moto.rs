@@ -1,14 +1,9 @@
 //! A server of S3 that nobody here wrote: `moto_server`, from the package `moto` of PyPI.
 
 use std::{
-    env,
-    io::{BufRead, BufReader, Read, Write},
-    net::{TcpListener, TcpStream},
-    process::{Child, Command, Stdio},
-    sync::{
-        Arc, Mutex, OnceLock,
-        atomic::{AtomicU32, Ordering},
-    },
+    io::{BufRead, BufReader, Write},
+    net::TcpListener,
+    sync::{Arc, Mutex},
     thread,
 };
 
@@ -19,81 +14,20 @@ use flowcell_runtime::{
     sqlite::{SqliteStore, stop_process},
 };
 
-use super::{age_with, all, begin, content, open_with, refer, tenant, write};
+use super::{
+    age_with, all, begin, content, open_with, refer,
+    server::{Moto, moto},
+    tenant, write,
+};
 use crate::stores::backend::Backend;
 
-/// A running server. It ends with the test process, whose end closes its standard input.
-struct Moto {
-    port: u16,
-    _watcher: Child,
-}
-
-/// A script that runs a server until standard input is closed.
-const WATCHER: &str =
-    r#"exec 3<&0; "$@" </dev/null >/dev/null 2>&1 3<&- & server=$!; read -r _ <&3; kill "$server"; wait"#;
-
-static MOTO: OnceLock<Option<Moto>> = OnceLock::new();
-static BUCKETS: AtomicU32 = AtomicU32::new(0);
-
-/// Returns the server, and starts it at the first call. If it is not installed, prints the name of the skipped test and
-/// returns `None`. Panics instead if `FLOWCELL_TEST_NEEDS` lists it.
-fn moto() -> Option<&'static Moto> {
-    let moto = MOTO.get_or_init(|| {
-        let paths = env::var_os("PATH").unwrap_or_default();
-        env::split_paths(&paths).map(|folder| folder.join("moto_server")).find(|path| path.is_file())?;
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut command = Command::new("sh");
-        command.args(["-c", WATCHER, "sh", "moto_server", "-H", "127.0.0.1", "-p"]).arg(port.to_string());
-        let watcher = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            thread::yield_now();
-        }
-        Some(Moto { port, _watcher: watcher })
-    });
-    if moto.is_none() {
-        let test = thread::current().name().unwrap_or("a test").to_owned();
-        let needed = env::var("FLOWCELL_TEST_NEEDS").unwrap_or_default();
-        assert!(!needed.split(',').any(|needed| needed == "moto_server"), "{test} needs `moto_server`");
-        eprintln!("skipped: {test}: `moto_server` is missing");
-    }
-    moto.as_ref()
-}
-
-/// Sends a request, and returns the answer.
-fn exchange(port: u16, request: &str) -> String {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    write!(stream, "{request}\r\nHost: 127.0.0.1:{port}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).unwrap();
-    String::from_utf8_lossy(&answer).into_owned()
-}
-
 impl Moto {
-    /// Creates a bucket, and returns its name.
-    fn bucket(&self) -> String {
-        let name = format!("bucket{}", BUCKETS.fetch_add(1, Ordering::Relaxed));
-        let answer = exchange(self.port, &format!("PUT /{name} HTTP/1.1"));
-        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-        name
-    }
-
     fn access(&self) -> Access {
         access(&format!("http://127.0.0.1:{}", self.port))
     }
 
     fn objects(&self, bucket: &str) -> Objects {
         Objects::connect(location(bucket), &self.access()).unwrap()
-    }
-
-    /// Returns the names of the objects in a bucket.
-    fn names(&self, bucket: &str) -> Vec<String> {
-        let answer = exchange(self.port, &format!("GET /{bucket}?list-type=2 HTTP/1.1"));
-        answer.split("<Key>").skip(1).map(|rest| rest.split("</Key>").next().unwrap().to_owned()).collect()
-    }
-
-    /// Returns the number of uploads that are not complete.
-    fn unfinished(&self, bucket: &str) -> usize {
-        exchange(self.port, &format!("GET /{bucket}?uploads HTTP/1.1")).matches("<UploadId>").count()
     }
 }
 
