@@ -74,7 +74,7 @@ pub fn open_whole_shared_store(url: &str, blobs: Chosen) -> Result<Box<dyn Copya
 pub fn choose_blobs(address: Option<&str>) -> Result<Chosen, Error> {
     let Some(address) = address.filter(|address| !address.is_empty()) else { return Ok(Chosen::Remembered) };
     let wrong = |error: &dyn std::fmt::Display| Error::Blobs(ObjectsError::Access(error.to_string()));
-    let location = Location::parse(address).map_err(|error| wrong(&error))?;
+    let location = Location::parse(address).map_err(|error| wrong(&format!("`--blobs`: {error}")))?;
     let access = Access::read(|name| std::env::var(name).ok()).map_err(|error| wrong(&error))?;
     Ok(Chosen::Exactly(Some(Objects::connect(location, &access).map_err(Error::Blobs)?)))
 }

@@ -21,8 +21,14 @@ pub struct Location {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LocationError {
     /// The address has another form.
-    #[error("an address of blobs is `s3://BUCKET` or `s3://BUCKET/PREFIX`")]
+    #[error("the address of blobs has another form than `s3://BUCKET` or `s3://BUCKET/PREFIX`")]
     Form,
+    /// The address has credentials.
+    #[error(
+        "the address of blobs has a `@`, as if it had credentials: give `s3://BUCKET/PREFIX`, and the key in \
+         `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`"
+    )]
+    Credentials,
     /// The name of the bucket is not one that S3 accepts.
     #[error(
         "the name of a bucket has 3 to 63 characters: a to z, 0 to 9, `-` and `.`, with a letter or digit at each end"
@@ -39,6 +45,9 @@ pub enum LocationError {
 impl Location {
     /// Parses an address. Its text is not in an error, because it may have a password.
     pub fn parse(text: &str) -> Result<Location, LocationError> {
+        if text.contains('@') {
+            return Err(LocationError::Credentials);
+        }
         let rest = text.strip_prefix(SCHEME).ok_or(LocationError::Form)?;
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         let is_end = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
@@ -121,17 +130,31 @@ impl fmt::Debug for Access {
 
 impl Access {
     /// Reads the settings by the names that other programs for S3 use. `variable` returns the value of a variable of the
-    /// environment. The error names the variable that is missing.
+    /// environment. The error names the variable that is missing or invalid, and never has its value.
     pub fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Access, String> {
         let read = |name: &str| variable(name).filter(|value| !value.is_empty());
-        let needed = |name: &str| read(name).ok_or_else(|| format!("`--blobs` needs the variable `{name}`"));
-        let first = |names: [&str; 2]| names.iter().find_map(|name| read(name));
+        // All values but the secret are sent in the headers or the addresses of requests.
+        let word = |name: &str, is_allowed: fn(char) -> bool| match read(name) {
+            Some(value) if !value.chars().all(is_allowed) => Err(format!(
+                "the variable `{name}` has a line break or another letter that no such value has: correct it"
+            )),
+            value => Ok(value),
+        };
+        let is_graphic = |letter: char| letter.is_ascii_graphic();
+        let needed = |name: &str, is_allowed: fn(char) -> bool| {
+            word(name, is_allowed)?
+                .ok_or_else(|| format!("files in an object store need the variable `{name}`: set it"))
+        };
+        let either = |[one, other]: [&str; 2]| match word(one, is_graphic)? {
+            None => word(other, is_graphic),
+            found => Ok(found),
+        };
         Ok(Access {
-            key: needed("AWS_ACCESS_KEY_ID")?,
-            secret: needed("AWS_SECRET_ACCESS_KEY")?,
-            token: read("AWS_SESSION_TOKEN"),
-            region: first(["AWS_REGION", "AWS_DEFAULT_REGION"]).unwrap_or_else(|| "us-east-1".into()),
-            endpoint: first(["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]),
+            key: needed("AWS_ACCESS_KEY_ID", is_graphic)?,
+            secret: needed("AWS_SECRET_ACCESS_KEY", |letter| !letter.is_control())?,
+            token: word("AWS_SESSION_TOKEN", is_graphic)?,
+            region: either(["AWS_REGION", "AWS_DEFAULT_REGION"])?.unwrap_or_else(|| "us-east-1".into()),
+            endpoint: either(["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"])?,
             allows_http: read("AWS_ALLOW_HTTP").is_some_and(|value| value.eq_ignore_ascii_case("true")),
         })
     }
@@ -159,10 +182,12 @@ mod tests {
             assert_eq!(Location::parse(text), Err(LocationError::Form), "{text}");
         }
         let long = format!("s3://{}", "a".repeat(64));
-        for text in
-            ["s3://", "s3://ab", "s3://Files", "s3://-files", "s3://a..b", "s3://key:secret@files", "s3:///a", &long]
+        for text in ["s3://", "s3://ab", "s3://Files", "s3://-files", "s3://a..b", "s3://key:secret", "s3:///a", &long]
         {
             assert_eq!(Location::parse(text), Err(LocationError::Bucket), "{text}");
+        }
+        for text in ["s3://key:secret@files", "https://key:secret@files/a", "s3://files/a@b"] {
+            assert_eq!(Location::parse(text), Err(LocationError::Credentials), "{text}");
         }
         let long = format!("s3://files/{}", "a".repeat(129));
         let strange = ["/../x", "/a/../b", "/a/./b", "/a//b", "/a%2Fb", "/a?x", "/a b", "/é", "/a\u{0}", "//", "/a//"];
@@ -194,5 +219,22 @@ mod tests {
         assert!(!shown.contains("key") && !shown.contains("hidden"), "{shown}");
         let missing = read("AWS_SECRET_ACCESS_KEY").unwrap_err();
         assert!(missing.contains("AWS_SECRET_ACCESS_KEY") && !missing.contains("hidden"), "{missing}");
+        for (name, value, is_used) in [
+            ("AWS_ACCESS_KEY_ID", "hidden\n", false),
+            ("AWS_ACCESS_KEY_ID", "hiddené", false),
+            ("AWS_SECRET_ACCESS_KEY", "hidden\r\n", false),
+            ("AWS_SECRET_ACCESS_KEY", "hidden and é", true),
+            ("AWS_SESSION_TOKEN", "hidden\n", false),
+            ("AWS_REGION", "eu hidden", false),
+            ("AWS_DEFAULT_REGION", "eu\thidden", false),
+            ("AWS_ENDPOINT_URL", "http://hidden:80 80", false),
+            ("AWS_ENDPOINT_URL", "http://hidden", true),
+        ] {
+            let of = |asked: &str| set.iter().find(|(known, _)| *known == asked).map(|(_, value)| (*value).to_owned());
+            let read = Access::read(|asked| if asked == name { Some(value.to_owned()) } else { of(asked) });
+            assert_eq!(read.is_ok(), is_used, "{name}");
+            let told = read.err().unwrap_or_default();
+            assert!(is_used || (told.contains(name) && !told.contains("hidden")), "{told}");
+        }
     }
 }

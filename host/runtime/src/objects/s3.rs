@@ -7,6 +7,7 @@ use std::{
 };
 
 use futures_util::StreamExt;
+use hyper::Uri;
 use object_store::{
     BackoffConfig, Error, GetOptions, GetRange, MultipartUpload, ObjectStore, ObjectStoreExt, PutMode, PutOptions,
     PutPayload, RetryConfig,
@@ -24,6 +25,9 @@ use crate::{
 /// The first pause between two tries of a request, and the longest one.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
 
+/// The codes of answers about settings that stay wrong until the operator corrects them, such as the region.
+const REFUSALS: [&str; 2] = ["AuthorizationHeaderMalformed", "PermanentRedirect"];
+
 /// A bucket. One thread of its own does all exchanges, so callers may be on any thread.
 #[derive(Clone)]
 pub(super) struct S3(Arc<Client>);
@@ -39,14 +43,8 @@ struct Client {
 impl S3 {
     pub(super) fn new(location: &Location, access: &Access) -> Result<S3, ObjectsError> {
         let unusable = |error: &dyn std::fmt::Display| ObjectsError::Access(format!("cannot use {location}: {error}"));
-        let endpoint = access.endpoint.as_deref().unwrap_or_default();
-        if endpoint.starts_with("http://") && !access.allows_http && !is_this_machine(endpoint) {
-            let message = "`AWS_ENDPOINT_URL` is without TLS, so others could read the files: use `https://`, or set \
-                 `AWS_ALLOW_HTTP=true`";
-            return Err(ObjectsError::Access(message.into()));
-        }
-        if access.endpoint.is_some() && !["http://", "https://"].iter().any(|scheme| endpoint.starts_with(scheme)) {
-            return Err(ObjectsError::Access("`AWS_ENDPOINT_URL` begins with `https://` or `http://`".into()));
+        if let Some(endpoint) = &access.endpoint {
+            check_endpoint(endpoint, access.allows_http).map_err(|why| ObjectsError::Access(why.into()))?;
         }
         let retry = RetryConfig {
             backoff: BackoffConfig { init_backoff: PAUSES[0], max_backoff: PAUSES[1], ..BackoffConfig::default() },
@@ -65,7 +63,7 @@ impl S3 {
         if let Some(token) = &access.token {
             builder = builder.with_token(token);
         }
-        if access.endpoint.is_some() {
+        if let Some(endpoint) = &access.endpoint {
             builder = builder.with_endpoint(endpoint.trim_end_matches('/'));
         }
         let store = builder.build().map_err(|error| unusable(&error))?;
@@ -122,13 +120,14 @@ impl Client {
             rest.split_once(&format!("</{name}>")).map(|(part, _)| part.to_owned())
         };
         if let Some(code) = part("Code") {
-            text = part("Message").map_or(code.clone(), |message| format!("{code}: {message}"));
+            let message = part("Message").map(|message| format!(": {}", message.trim_end_matches('.')));
+            text = format!("{code}{}", message.unwrap_or_default());
         }
         for hidden in &self.hidden {
             text = text.replace(hidden.as_str(), "…");
         }
-        let is_refused =
-            matches!(error, Error::PermissionDenied { .. } | Error::Unauthenticated { .. } | Error::NotFound { .. });
+        let is_refused = REFUSALS.iter().any(|code| text.starts_with(code))
+            || matches!(error, Error::PermissionDenied { .. } | Error::Unauthenticated { .. } | Error::NotFound { .. });
         if is_refused { BucketError::refused(text) } else { BucketError::away(text) }
     }
 }
@@ -142,12 +141,30 @@ impl Drop for Client {
     }
 }
 
-/// Returns whether an address without TLS leads to this machine.
-fn is_this_machine(endpoint: &str) -> bool {
-    let host = endpoint.trim_start_matches("http://").split('/').next().unwrap_or_default();
-    let host = if host.starts_with('[') { host.split(']').next() } else { host.split(':').next() };
-    matches!(host, Some("localhost" | "[::1"))
-        || host.and_then(|host| host.parse::<std::net::Ipv4Addr>().ok()).is_some_and(|address| address.is_loopback())
+/// Checks the address of a server. The error has no part of it, because it may have a password.
+fn check_endpoint(endpoint: &str, allows_http: bool) -> Result<(), &'static str> {
+    let form = "`AWS_ENDPOINT_URL` has another form than `https://HOST:PORT` or `http://HOST:PORT`";
+    let uri: Uri = endpoint.parse().map_err(|_| form)?;
+    let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else { return Err(form) };
+    if authority.as_str().contains('@') {
+        return Err("`AWS_ENDPOINT_URL` has a user or a password: give the key in `AWS_ACCESS_KEY_ID` and \
+                    `AWS_SECRET_ACCESS_KEY`");
+    }
+    let has_port = authority.as_str() != authority.host();
+    if !["http", "https"].contains(&scheme) || uri.query().is_some() || (has_port && authority.port_u16().is_none()) {
+        return Err(form);
+    }
+    if scheme == "http" && !allows_http && !is_this_machine(authority.host()) {
+        return Err("`AWS_ENDPOINT_URL` is without TLS, so others could read the files: use `https://`, or set \
+                    `AWS_ALLOW_HTTP=true`");
+    }
+    Ok(())
+}
+
+/// Returns whether a host is this machine.
+fn is_this_machine(host: &str) -> bool {
+    matches!(host, "localhost" | "[::1]")
+        || host.parse::<std::net::Ipv4Addr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// Returns whether an error says that the object is missing. A missing bucket is another error.

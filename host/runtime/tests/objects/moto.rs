@@ -143,8 +143,15 @@ fn an_endpoint_without_tls_is_this_machine_or_allowed() {
         ("http://localhost", true),
         ("http://10.0.0.1:9000", false),
         ("http://127.0.0.1.example", false),
-        ("http://user@10.0.0.1", false),
+        ("http://user@127.0.0.1", false),
+        ("https://user:word@s3.example", false),
         ("https://s3.example", true),
+        ("https://s3.example:9000/", true),
+        ("https://s3.example:90000", false),
+        ("https://s3.example?x=y", false),
+        ("https://s3 example", false),
+        ("https://", false),
+        ("s3.example", false),
         ("ftp://s3.example", false),
     ] {
         let connected = Objects::connect(location("bucket"), &access(endpoint));
