@@ -68,4 +68,7 @@ pub trait Upload: Send + Sync {
 
     /// Completes the object.
     fn complete(self: Box<Self>) -> Result<(), BucketError>;
+
+    /// Discards the parts, and waits until they are gone, because the process may end soon.
+    fn discard(self: Box<Self>);
 }

@@ -95,6 +95,9 @@ impl Draft {
         }
         let (hash, row) = std::mem::take(&mut self.pieces).finish(Some(self.name.clone()));
         if is_known(&hash)? {
+            if let Some(upload) = self.upload.take() {
+                upload.discard();
+            }
             return Ok(Finished::Known { hash, size: row.size });
         }
         let Some(mut upload) = self.upload.take() else {

@@ -267,21 +267,40 @@ impl Upload for parking_lot::Mutex<Parts> {
         let Some(mut upload) = parts.upload.take() else { return Err(closed()) };
         parts.s3.wait(move |_| async move { upload.complete().await.map(drop) })
     }
+
+    fn discard(mut self: Box<Self>) {
+        let parts = self.get_mut();
+        let discarding = parts.discarding();
+        // An error is in the log.
+        _ = parts.s3.wait(move |_| async move {
+            discarding.await;
+            Ok(())
+        });
+    }
+}
+
+impl Parts {
+    /// Returns the work that discards the parts of an upload that is not complete.
+    fn discarding(&mut self) -> impl Future<Output = ()> + Send + 'static {
+        let (upload, sending) = (self.upload.take(), self.sending.take());
+        async move {
+            if let Some(sending) = sending {
+                _ = sending.await;
+            }
+            let Some(mut upload) = upload else { return };
+            if let Err(error) = upload.abort().await {
+                tracing::warn!("the parts of an unfinished upload stay in the bucket: {error}");
+            }
+        }
+    }
 }
 
 impl Drop for Parts {
     /// Discards the parts of an upload that is not complete. Nobody waits for it.
     fn drop(&mut self) {
-        let Some(mut upload) = self.upload.take() else { return };
-        let sending = self.sending.take();
-        let discarded = self.s3.0.spawn(async move {
-            if let Some(sending) = sending {
-                _ = sending.await;
-            }
-            if let Err(error) = upload.abort().await {
-                tracing::warn!("the parts of an unfinished upload stay in the bucket: {error}");
-            }
-        });
-        drop(discarded);
+        if self.upload.is_some() {
+            let discarding = self.discarding();
+            drop(self.s3.0.spawn(discarding));
+        }
     }
 }

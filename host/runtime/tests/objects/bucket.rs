@@ -141,4 +141,6 @@ impl Upload for Parts {
     fn complete(self: Box<Self>) -> Result<(), BucketError> {
         self.bucket.put(&self.name, self.parts.concat())
     }
+
+    fn discard(self: Box<Self>) {}
 }

@@ -84,6 +84,17 @@ fn a_dropped_upload_leaves_no_parts() {
 }
 
 #[test]
+fn a_content_that_the_store_has_leaves_no_parts() {
+    let Some(moto) = moto() else { return };
+    let (bucket, backend) = (moto.bucket(), Backend::sqlite());
+    let store = open_with(&backend, moto.objects(&bucket));
+    let bytes = content(3 * OBJECT_PART_BYTES, 1);
+    let blobs = [write(&store, &bytes), write(&store, &bytes)];
+    assert_eq!((&blobs[0].file_id, moto.unfinished(&bucket)), (&blobs[1].file_id, 0));
+    assert_eq!(moto.names(&bucket).len(), 2);
+}
+
+#[test]
 fn a_missing_bucket_is_refused() {
     let Some(moto) = moto() else { return };
     let folder = tempfile::tempdir().unwrap();
