@@ -37,12 +37,26 @@ use std::{
 use flowcell_contract::{Failure, Tenant, code, shell::shell_word};
 use parking_lot::Mutex;
 
-use crate::{limits::OBJECT_AWAY_MS, pieces::LargeFile, ports::StoreError, world::random};
+use crate::{
+    limits::{MAX_ROW_FILE_BYTES, OBJECT_AWAY_MS},
+    pieces::LargeFile,
+    ports::StoreError,
+    world::random,
+};
 pub use bucket::{Bucket, BucketError, BucketErrorKind, Upload};
 pub(crate) use draft::{Draft, Finished};
 pub use location::{Access, Location, LocationError};
 pub use place::Chosen;
 pub(crate) use place::{Place, check_place};
+
+/// The media type of packs. They stay in the database like the values of runs, so that a run goes on while the object
+/// store is away.
+const PACK_MIME: &str = "application/wasm";
+
+/// Returns whether a file of this media type and this size in bytes lies in the object store, if the store has one.
+pub(crate) fn is_apart(mime: &str, size: u64) -> bool {
+    size > MAX_ROW_FILE_BYTES as u64 && mime != PACK_MIME
+}
 
 /// The name of the object that names the store to which the others belong.
 const MARK: &str = "flowcell-store";
@@ -74,14 +88,21 @@ pub enum ObjectsError {
     )]
     Unknown(Location, String),
     /// The object store cannot be used.
-    #[error("cannot use {0}: {1}")]
+    #[error("cannot use {0}: {1}; {advice}", advice = .1.advice())]
     Unusable(Location, BucketError),
-    /// The environment lacks a setting, or has one that cannot be used.
+    /// The address of the objects cannot be used, or the environment lacks a setting or has one that cannot be used.
     #[error("{0}")]
     Access(String),
     /// The program was built without object stores.
     #[error("this build lacks the feature `object-blobs`: build it with `--features full`")]
     NoFeature,
+}
+
+impl ObjectsError {
+    /// Returns whether the object store does not answer at present, so that the same work may succeed later.
+    pub fn is_away(&self) -> bool {
+        matches!(self, ObjectsError::Unusable(_, error) if error.kind == BucketErrorKind::Away)
+    }
 }
 
 /// The objects of one store. Clones share the connections.
@@ -132,8 +153,8 @@ impl Objects {
     /// until it is back.
     pub(crate) fn claim(&self, store: &str, is_known: bool) -> Result<(), ObjectsError> {
         match self.verify(store, is_known) {
-            Err(ObjectsError::Unusable(location, error)) if is_known && error.kind == BucketErrorKind::Away => {
-                tracing::warn!("{location} cannot be reached, so the files in it cannot be read: {error}");
+            Err(error) if is_known && error.is_away() => {
+                tracing::warn!("the files of the store cannot be read for now: {error}");
                 *self.0.unverified.lock() = Some(store.to_owned());
                 Ok(())
             }
@@ -249,13 +270,17 @@ impl Objects {
         }
     }
 
+    /// Fails if the object store does not answer, or refuses this process.
+    pub(crate) fn reach(&self) -> Result<(), StoreError> {
+        let mark = self.0.location.object(MARK);
+        self.0.bucket.read(&mark, 0..MAX_MARK_BYTES).map(drop).map_err(|error| self.unavailable("read", &error))
+    }
+
     /// Removes objects whose rows are gone. An object that stays only takes room, until a later sweep removes it.
-    pub(crate) fn remove(&self, tenant: &Tenant, names: &[String]) {
+    pub(crate) fn remove(&self, tenant: &Tenant, names: &[String]) -> Result<(), StoreError> {
         let objects: Vec<String> = names.iter().map(|name| self.0.location.of(tenant, name)).collect();
-        if let Err(error) = self.verify_late().and_then(|()| self.0.bucket.remove(&objects)) {
-            let location = &self.0.location;
-            tracing::warn!("cannot remove {} files in {location}, which nothing refers to: {error}", objects.len());
-        }
+        let removed = self.verify_late().and_then(|()| self.0.bucket.remove(&objects));
+        removed.map_err(|error| self.unavailable("remove", &error))
     }
 
     /// Removes the objects of a tenant that no row names, except those that `spares` says and those whose names are
@@ -275,8 +300,7 @@ impl Objects {
         }
         let named = named()?;
         found.retain(|name| !named.contains(name));
-        self.remove(tenant, &found);
-        Ok(())
+        self.remove(tenant, &found)
     }
 
     /// Uploads a file of another store. `read` returns the piece at an offset, nothing at the end. Fails if its hash is
@@ -306,8 +330,7 @@ impl Objects {
 
     /// Removes all objects of a tenant.
     pub(crate) fn remove_all(&self, tenant: &Tenant) -> Result<(), StoreError> {
-        let objects: Vec<String> = self.list(tenant)?.iter().map(|name| self.0.location.of(tenant, name)).collect();
-        self.0.bucket.remove(&objects).map_err(|error| self.unavailable("remove", &error))
+        self.remove(tenant, &self.list(tenant)?)
     }
 
     fn list(&self, tenant: &Tenant) -> Result<Vec<String>, StoreError> {
@@ -322,7 +345,7 @@ impl Objects {
     }
 
     fn unavailable(&self, verb: &str, error: &BucketError) -> StoreError {
-        StoreError::unavailable(format!("cannot {verb} the files in {}: {error}", self.0.location))
+        StoreError::unavailable(format!("cannot {verb} the files in {}: {error}; {}", self.0.location, error.advice()))
     }
 }
 

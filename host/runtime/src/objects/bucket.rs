@@ -30,6 +30,16 @@ impl BucketError {
     pub fn refused(message: impl Into<String>) -> BucketError {
         BucketError { kind: BucketErrorKind::Refused, message: message.into() }
     }
+
+    /// Returns the advice for the operator.
+    pub(super) fn advice(&self) -> &'static str {
+        match self.kind {
+            BucketErrorKind::Away => "check `AWS_ENDPOINT_URL`, or try again later",
+            BucketErrorKind::Refused => {
+                "check the name of the bucket, `AWS_REGION`, and the key in `AWS_ACCESS_KEY_ID` and its rights"
+            }
+        }
+    }
 }
 
 impl fmt::Display for BucketError {

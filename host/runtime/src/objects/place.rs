@@ -1,10 +1,15 @@
 //! The place of the large files of a store.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    sync::{Arc, OnceLock},
+    time::{Duration, Instant},
+};
 
 use flowcell_contract::{Failure, code};
+use parking_lot::Mutex;
 
 use super::{Access, Location, Objects, ObjectsError};
+use crate::{limits::OBJECT_AWAY_MS, ports::StoreError};
 
 /// The object store with which a process opens a store.
 #[derive(Clone, Debug)]
@@ -25,42 +30,77 @@ pub(crate) enum Place {
     /// An object store that was named when the store was opened.
     Given(Objects),
     /// The object store that the store of a name remembers.
-    Remembered { location: Location, store: String, connected: Arc<OnceLock<Objects>> },
+    Remembered { location: Location, store: String, connection: Arc<Connection> },
+}
+
+/// The connection of a process to the object store that the store remembers.
+#[derive(Debug, Default)]
+pub(crate) struct Connection {
+    made: OnceLock<Objects>,
+    /// The time until which new files lie beside the rows, because the object store could not be used.
+    away_until: Mutex<Option<Instant>>,
 }
 
 impl Place {
     /// Returns the place that the store of a name remembers by its address.
     pub(crate) fn remembered(store: String, known: Option<&str>) -> Place {
         match known.and_then(|known| Location::parse(known).ok()) {
-            Some(location) => Place::Remembered { location, store, connected: Arc::default() },
+            Some(location) => Place::Remembered { location, store, connection: Arc::default() },
             None => Place::Beside,
         }
     }
 
-    /// Returns the object store for new files, if they do not lie beside the rows.
+    /// Returns the object store that may have files of the store, if there is one. Fails if it cannot be used.
+    pub(crate) fn in_use(&self) -> Result<Option<Objects>, StoreError> {
+        match self {
+            Place::Beside => Ok(None),
+            _ => self.objects().map(Some).map_err(|failure| StoreError::unavailable(failure.message)),
+        }
+    }
+
+    /// Returns the object store for new files, if they do not lie beside the rows. They lie there for a while after the
+    /// object store that the store remembers could not be used.
     pub(crate) fn for_new(&self) -> Option<Objects> {
-        if let Place::Beside = self { None } else { self.objects().ok() }
+        let Place::Remembered { connection, .. } = self else { return self.in_use().ok().flatten() };
+        if connection.away_until.lock().is_some_and(|until| Instant::now() < until) {
+            return None;
+        }
+        let objects = self.objects().inspect_err(|failure| {
+            *connection.away_until.lock() = Some(Instant::now() + Duration::from_millis(OBJECT_AWAY_MS));
+            tracing::warn!("new files stay beside the rows of the store for a while: {}", failure.message);
+        });
+        objects.ok()
+    }
+
+    /// Fails if the object store that may have files of the store cannot be used, or does not answer now.
+    pub(crate) fn reach(&self) -> Result<(), StoreError> {
+        self.in_use()?.map_or(Ok(()), |objects| objects.reach())
     }
 
     /// Returns the object store that has files of the store.
     pub(crate) fn objects(&self) -> Result<Objects, Failure> {
         match self {
             Place::Given(objects) => Ok(objects.clone()),
-            Place::Remembered { location, store, connected } => {
-                if let Some(objects) = connected.get() {
+            Place::Remembered { location, store, connection } => {
+                if let Some(objects) = connection.made.get() {
                     return Ok(objects.clone());
                 }
                 let access = Access::read(|name| std::env::var(name).ok()).map_err(ObjectsError::Access);
                 let objects = access.and_then(|access| Objects::connect(location.clone(), &access));
                 let verified = objects.and_then(|objects| objects.verify(store, true).map(|()| objects));
                 let objects = verified.map_err(|error| {
-                    let message = format!("the files of the store are in {location}: {error}");
-                    match error {
-                        ObjectsError::Unusable(..) => Failure::retryable(code::STORE_FAILED, message),
-                        _ => Failure::new(code::STORE_FAILED, message),
+                    let message = match &error {
+                        ObjectsError::Access(_) | ObjectsError::NoFeature => {
+                            format!("the files of the store are in {location}: {error}")
+                        }
+                        _ => error.to_string(),
+                    };
+                    match error.is_away() {
+                        true => Failure::retryable(code::STORE_FAILED, message),
+                        false => Failure::new(code::STORE_FAILED, message),
                     }
                 })?;
-                Ok(connected.get_or_init(|| objects).clone())
+                Ok(connection.made.get_or_init(|| objects).clone())
             }
             Place::Beside => {
                 Err(Failure::new(code::STORE_FAILED, "the store does not remember the place of its files"))

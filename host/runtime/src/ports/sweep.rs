@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::StoreError;
 
 /// The result of a sweep.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Swept {
     /// The number of blobs that the sweep removed.
@@ -16,6 +16,18 @@ pub struct Swept {
     /// The number of bytes by which the store's file has become smaller. 0 for other stores.
     #[serde(default)]
     pub file_bytes: u64,
+    /// The reason why files that nothing refers to may still be in the object store. A later sweep removes them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub objects_left: Option<String>,
+}
+
+impl Swept {
+    /// Adds the result of the removal of objects. The rows are gone, so its failure is no failure of the sweep.
+    pub(crate) fn with_objects(self, removed: Result<(), StoreError>) -> Swept {
+        let Err(error) = removed else { return self };
+        tracing::warn!("files that nothing refers to stay in the object store until a later sweep: {error}");
+        Swept { objects_left: Some(error.to_string()), ..self }
+    }
 }
 
 /// The reason why a store keeps a run in spite of a request to remove it.

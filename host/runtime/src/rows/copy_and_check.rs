@@ -148,6 +148,10 @@ pub trait CopyableStore: Journal + Blobs + StateStore {
     /// Returns whether another process may write to the store now.
     fn is_in_use(&self) -> Result<bool, StoreError>;
 
+    /// Fails if the object store that may have files of this store does not answer. What cannot be read then is not
+    /// damaged.
+    fn reach_files(&self) -> Result<(), StoreError>;
+
     /// Returns whether this store takes a blob of another store as a large file, and not as a row.
     fn is_large(&self, _: &KeptBlob, size: u64) -> bool {
         size > MAX_WHOLE_BYTES as u64

@@ -12,7 +12,7 @@ use super::{
     values::{hash, text, unwritable},
 };
 use crate::{
-    limits::MAX_ROW_FILE_BYTES,
+    objects::is_apart,
     ports::{Document, Session, StepState, StoreError, Unit},
     rows::{
         checksum,
@@ -106,8 +106,12 @@ impl CopyableStore for SharedStore {
         })
     }
 
+    fn reach_files(&self) -> Result<(), StoreError> {
+        self.shared.place.reach()
+    }
+
     fn is_large(&self, blob: &KeptBlob, size: u64) -> bool {
-        let apart = blob.mime != MIME && size > MAX_ROW_FILE_BYTES as u64 && self.shared.place.for_new().is_some();
+        let apart = blob.mime != MIME && is_apart(&blob.mime, size) && self.shared.place.for_new().is_some();
         apart || size > MAX_WHOLE_BYTES as u64
     }
 

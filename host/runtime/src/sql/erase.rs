@@ -66,7 +66,7 @@ impl Erase for SharedStore {
     fn erase_some(&self, tenant: &Tenant) -> Result<u64, StoreError> {
         let erased = self.worker.turn(|answer| Turn::Erase(tenant.clone(), answer))?;
         if erased == 0
-            && let Some(objects) = self.shared.place.for_new()
+            && let Some(objects) = self.shared.place.in_use()?
         {
             objects.remove_all(tenant)?;
         }

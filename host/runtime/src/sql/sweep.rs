@@ -22,8 +22,7 @@ impl Sweep for SharedStore {
 
     fn sweep(&self, tenant: &Tenant) -> Result<Swept, StoreError> {
         let rows = self.worker.turn(|answer| Turn::Sweep(tenant.clone(), answer))?;
-        self.remove_objects(tenant, &rows.objects)?;
-        Ok(rows.swept)
+        Ok(rows.swept.with_objects(self.remove_objects(tenant, &rows.objects)))
     }
 }
 

@@ -14,8 +14,7 @@ use super::{
     queue::Item,
 };
 use crate::{
-    limits::MAX_ROW_FILE_BYTES,
-    objects::{Draft, Finished},
+    objects::{Draft, Finished, Place, is_apart},
     pieces::LargeFile,
     ports::{StoreError, blob_ref},
     rows::copy_and_check::{KeptBlob, ReadPiece},
@@ -24,7 +23,7 @@ use crate::{
 /// Stores bytes as an object, if that is the place of files of this size and the object store takes them. Returns
 /// whether it has done so.
 pub(super) fn put(store: &SharedStore, tenant: &Tenant, blob: &BlobRef, bytes: &[u8]) -> bool {
-    if bytes.len() <= MAX_ROW_FILE_BYTES {
+    if !is_apart(&blob.mime, bytes.len() as u64) {
         return false;
     }
     let Some(objects) = store.shared.place.for_new() else { return false };
@@ -49,7 +48,11 @@ pub(super) fn keep(store: &SharedStore, tenant: &Tenant, hash: &Arc<str>, bytes:
 /// Begins a file of a store.
 pub(super) fn writer(store: Arc<SharedStore>, tenant: &Tenant) -> Result<Box<dyn BlobWriter>, Failure> {
     let Some(objects) = store.shared.place.for_new() else {
-        return Ok(Box::new(WholeWriter::new(store, tenant, " without `--blobs`")));
+        let condition = match store.shared.place {
+            Place::Beside => " without `--blobs`",
+            _ => " while its object store cannot be used",
+        };
+        return Ok(Box::new(WholeWriter::new(store, tenant, condition)));
     };
     let now = store.now()?;
     Ok(Box::new(ObjectWriter { draft: objects.begin(tenant, now), store }))
@@ -119,8 +122,8 @@ impl SharedStore {
 
     /// Removes the objects of rows that a sweep has removed, and those without rows.
     pub(super) fn remove_objects(&self, tenant: &Tenant, names: &[String]) -> Result<(), StoreError> {
-        let Some(objects) = self.shared.place.for_new() else { return Ok(()) };
-        objects.remove(tenant, names);
+        let Some(objects) = self.shared.place.in_use()? else { return Ok(()) };
+        objects.remove(tenant, names)?;
         let spared = self.shared.options.spared.as_millis() as u64;
         objects.remove_nameless(
             tenant,

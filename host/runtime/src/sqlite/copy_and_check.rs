@@ -16,7 +16,7 @@ use super::{
     upload,
 };
 use crate::{
-    limits::MAX_ROW_FILE_BYTES,
+    objects::is_apart,
     ports::{Document, Session, StepState, StoreError, Unit},
     rows::{
         copy_and_check::{CopyableStore, Kept, KeptBlob, KeptRun, KeptState, ReadPiece},
@@ -113,8 +113,12 @@ impl CopyableStore for SqliteStore {
         Ok(false)
     }
 
+    fn reach_files(&self) -> Result<(), StoreError> {
+        self.large.place.reach()
+    }
+
     fn is_large(&self, blob: &KeptBlob, size: u64) -> bool {
-        let apart = self.large.place.for_new().is_some() && blob.mime != MIME && size > MAX_ROW_FILE_BYTES as u64;
+        let apart = blob.mime != MIME && is_apart(&blob.mime, size) && self.large.place.for_new().is_some();
         apart || size > MAX_WHOLE_BYTES as u64
     }
 

@@ -68,7 +68,7 @@ impl Erase for SqliteStore {
             self.large.remove_all(tenant).map_err(|error| {
                 StoreError::unavailable(format!("cannot remove the large files of the tenant: {error}"))
             })?;
-            if let Some(objects) = self.large.place.for_new() {
+            if let Some(objects) = self.large.place.in_use()? {
                 objects.remove_all(tenant)?;
             }
         }

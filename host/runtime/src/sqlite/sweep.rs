@@ -36,8 +36,7 @@ impl Sweep for SqliteStore {
         let (answer, answered) = mpsc::channel();
         self.queue.push(Item::Sweep { tenant: tenant.clone(), answer });
         let rows = answered.recv().map_err(|_| StoreError::unavailable("the store accepts no more writes"))?;
-        upload::remove_objects(self, tenant, &rows.objects)?;
-        Ok(rows.swept)
+        Ok(rows.swept.with_objects(upload::remove_objects(self, tenant, &rows.objects)))
     }
 }
 

@@ -16,8 +16,8 @@ use rusqlite::params;
 use super::SqliteStore;
 use crate::{
     blocking::blocking,
-    limits::{MAX_ROW_FILE_BYTES, SPARED_MS},
-    objects::{Draft, Finished, Objects},
+    limits::SPARED_MS,
+    objects::{Draft, Finished, Objects, is_apart},
     pieces::LargeFile,
     ports::StoreError,
     rows::copy_and_check::{KeptBlob, ReadPiece},
@@ -36,7 +36,10 @@ fn now() -> u64 {
 /// Stores bytes as an object, if that is the place of files of this size and the object store takes them. Returns
 /// whether it has done so.
 pub(super) fn put(store: &SqliteStore, tenant: &Tenant, blob: &BlobRef, bytes: &[u8]) -> bool {
-    let Some(objects) = store.large.place.for_new().filter(|_| bytes.len() > MAX_ROW_FILE_BYTES) else { return false };
+    if !is_apart(&blob.mime, bytes.len() as u64) {
+        return false;
+    }
+    let Some(objects) = store.large.place.for_new() else { return false };
     if is_erased(store, tenant) {
         return false;
     }
@@ -130,7 +133,9 @@ fn keep_object(
     let mut visible = store.visible.lock();
     if visible.erased.contains(tenant) {
         drop(visible);
-        objects.remove(tenant, &name.iter().map(|name| name.to_string()).collect::<Vec<_>>());
+        if let Err(error) = objects.remove(tenant, &name.iter().map(|name| name.to_string()).collect::<Vec<_>>()) {
+            tracing::warn!("a file of the tenant `{tenant}` stays, which is being removed: {error}");
+        }
         return Err(removed(tenant));
     }
     name.iter().for_each(|name| visible.recent.add(Instant::now(), tenant, name));
@@ -140,8 +145,8 @@ fn keep_object(
 
 /// Removes the objects of rows that a sweep has removed, and those without rows.
 pub(super) fn remove_objects(store: &SqliteStore, tenant: &Tenant, names: &[String]) -> Result<(), StoreError> {
-    let Some(objects) = store.large.place.for_new() else { return Ok(()) };
-    objects.remove(tenant, names);
+    let Some(objects) = store.large.place.in_use()? else { return Ok(()) };
+    objects.remove(tenant, names)?;
     let is_recent = |name: &str| store.visible.lock().recent.has(tenant, name);
     objects.remove_nameless(tenant, (now(), SPARED_MS), is_recent, || {
         let connection = store.reader.0.lock();

@@ -30,7 +30,7 @@ fn blobs(folder: &Path) -> u64 {
 }
 
 fn swept(sizes: &[usize]) -> Swept {
-    Swept { blobs: sizes.len() as u64, bytes: sizes.iter().sum::<usize>() as u64, file_bytes: 0 }
+    Swept { blobs: sizes.len() as u64, bytes: sizes.iter().sum::<usize>() as u64, ..Swept::default() }
 }
 
 #[test]

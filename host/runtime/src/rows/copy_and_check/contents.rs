@@ -17,7 +17,10 @@ pub(super) fn damage_of(store: &dyn CopyableStore, blob: &KeptBlob) -> Result<Op
             Ok(found) if found.as_ref().is_some_and(|bytes| *blob_ref(bytes, "").file_id == *blob.hash) => None,
             Ok(_) => other(),
             // It may be in a file of its own, which does not make the rest of the store unreadable.
-            Err(error) if size > PIECE_BYTES as u64 => Some(error.to_string()),
+            Err(error) if size > PIECE_BYTES as u64 => {
+                store.reach_files()?;
+                Some(error.to_string())
+            }
             Err(error) => return Err(error),
         });
     }
@@ -26,7 +29,10 @@ pub(super) fn damage_of(store: &dyn CopyableStore, blob: &KeptBlob) -> Result<Op
         // A file that is missing or damaged is not the end of the check.
         let piece = match piece(store, blob, offset) {
             Ok(piece) => piece,
-            Err(error) => return Ok(Some(error.to_string())),
+            Err(error) => {
+                store.reach_files()?;
+                return Ok(Some(error.to_string()));
+            }
         };
         if piece.is_empty() {
             break;
