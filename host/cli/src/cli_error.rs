@@ -84,6 +84,14 @@ impl CliError {
         CliError::ending(Exit::Wrong, message)
     }
 
+    /// Creates an error by its stable code: of the store with exit code 74, otherwise like [`CliError::wrong`].
+    pub(crate) fn by_code(code: &str, message: impl Into<String>) -> CliError {
+        match code {
+            "store_unavailable" => CliError::ending(Exit::Unreadable, message),
+            _ => CliError::wrong(message),
+        }
+    }
+
     /// Creates an error of the host, with exit code 1.
     pub(crate) fn internal(message: impl Into<String>) -> CliError {
         CliError::ending(Exit::Failed, message)
@@ -215,7 +223,7 @@ impl From<flowcell::Error> for CliError {
         };
         let problem = match &error {
             flowcell::Error::Engine(_) => CliError::internal(error.to_string()),
-            flowcell::Error::Unreachable(_) => CliError::ending(Exit::Unreadable, error.to_string()),
+            error if error.is_store_away() => CliError::ending(Exit::Unreadable, error.to_string()),
             _ => CliError::wrong(error.to_string()),
         };
         let problem = match error.source() {

@@ -83,7 +83,7 @@ pub(crate) fn new_run_id() -> RunId {
 }
 
 pub(crate) fn refused(code: &str, message: &str, run: &RunId) -> CliError {
-    let problem = CliError::wrong(message);
+    let problem = CliError::by_code(code, message);
     match code {
         "gate_closed" | "run_not_active" | "not_blocked" => problem.hint(format!(
             "`flowcell runs show {}` shows the status of the run and its open questions",

@@ -259,5 +259,5 @@ fn copy_failed(error: CopyError) -> CliError {
 }
 
 fn failed(error: &dyn std::fmt::Display) -> CliError {
-    CliError::internal(format!("the store failed: {error}"))
+    CliError::ending(Exit::Unreadable, format!("the store failed: {error}"))
 }

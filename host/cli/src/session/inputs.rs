@@ -86,7 +86,7 @@ pub(crate) fn resolved(
 /// Replaces files like [`resolved`], and stores their contents through this host.
 pub(crate) fn kept_by(host: &Host, members: &[(String, Member)]) -> Result<Vec<(String, Json)>, CliError> {
     resolved(members, |name, mut content| {
-        let failed = |error: FileError| CliError::wrong(format!("cannot use the file {name}: {error}"));
+        let failed = |error: FileError| CliError::by_code(error.code(), format!("cannot use the file {name}: {error}"));
         let mut upload = host.begin_file().map_err(failed)?;
         loop {
             let part = content.part(PART)?;

@@ -26,8 +26,9 @@ pub(crate) fn files(host: &Host, outputs: &Json, folder: &Path) -> Result<Vec<Pa
     let dir = Dir::open_ambient_dir(folder, ambient_authority()).map_err(cannot)?;
     let (mut taken, mut written) = (BTreeSet::new(), Vec::new());
     for (place, file) in found {
-        let unreadable =
-            |error: files::FileError| CliError::wrong(format!("cannot save the output `{place}`: {error}"));
+        let unreadable = |error: files::FileError| {
+            CliError::by_code(error.code(), format!("cannot save the output `{place}`: {error}"))
+        };
         let head = host.read_file(file, 0, HEAD_BYTES).map_err(unreadable)?;
         let mime = file.get("mime").and_then(Json::as_str).unwrap_or_default();
         let name = unique_name(&place, files::ending(&head, mime), &mut taken);

@@ -68,6 +68,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// Returns whether the server of the store, or the object store for its files, does not answer.
+    pub fn is_store_away(&self) -> bool {
+        match self {
+            Error::Unreachable(_) => true,
+            Error::Blobs(error) | Error::Store(OpenStoreError::Objects { error, .. }) => error.is_away(),
+            _ => false,
+        }
+    }
+
     /// Returns the error as a diagnostic at the place where the flow names the pack.
     pub(crate) fn at(&self, source: &Source, place: Location) -> Diagnostic {
         let cause = std::error::Error::source(self).map(|cause| format!(": {cause}"));
