@@ -22,6 +22,9 @@ use tracing_subscriber::{
 /// The default filter of the log if `--log-format` is given.
 const DEFAULT_FILTER: &str = "warn,flowcell::http=info,flowcell::runs=info";
 
+/// The filter of the log of other commands: warnings about the files that they store and cannot see.
+const COMMAND_FILTER: &str = "off,flowcell_runtime::objects=warn";
+
 /// Maximum number of bytes of an event in a line. A longer event is cut, and a note with the number of its other bytes
 /// is added.
 const MAX_LINE_BYTES: usize = 16 * 1024;
@@ -37,7 +40,7 @@ pub(crate) enum LogFormat {
 
 /// Starts the log. Its filter is the environment variable `FLOWCELL_LOG`, or [`DEFAULT_FILTER`] if only `format` is
 /// set. If neither is set, and `drives` is true (the command drives runs of other processes), the log has only
-/// warnings. If neither is set and `drives` is false, no log is written.
+/// warnings. If neither is set and `drives` is false, only warnings about an object store are printed.
 pub(crate) fn start(format: Option<LogFormat>, drives: bool) {
     // Silence the MCP library, since it logs the messages of MCP servers, which may contain keys. The library
     // of the shared store logs each failed connection, and the store logs its outages itself.
@@ -45,19 +48,22 @@ pub(crate) fn start(format: Option<LogFormat>, drives: bool) {
     let quiet = |filter: EnvFilter| {
         silent.iter().filter_map(|silent| silent.parse().ok()).fold(filter, EnvFilter::add_directive)
     };
-    let filter = match (std::env::var("FLOWCELL_LOG"), format) {
-        (Ok(filter), _) => EnvFilter::new(filter),
-        (Err(_), Some(_)) => EnvFilter::new(DEFAULT_FILTER),
-        (Err(_), None) if drives => EnvFilter::new("warn"),
-        (Err(_), None) => return,
-    };
+    let chosen = std::env::var("FLOWCELL_LOG").ok();
+    let is_chosen = chosen.is_some() || format.is_some() || drives;
+    let filter = EnvFilter::new(match (&chosen, format) {
+        (Some(filter), _) => filter.as_str(),
+        (None, Some(_)) => DEFAULT_FILTER,
+        (None, None) if drives => "warn",
+        (None, None) => COMMAND_FILTER,
+    });
     let log = tracing_subscriber::fmt().with_env_filter(quiet(filter)).with_writer(|| OneLineWriter);
     match format {
         Some(LogFormat::Json) => {
             JSON.store(true, Ordering::Relaxed);
             log.event_format(JsonLines).init();
         }
-        _ => log.init(),
+        _ if is_chosen => log.init(),
+        _ => log.event_format(Warnings).init(),
     }
 }
 
@@ -130,6 +136,22 @@ where
         members.put("target", about.target());
         event.record(&mut members);
         writeln!(writer, "{}", Value::Object(members.0))
+    }
+}
+
+/// Formats an event as a warning of a command: `warning: …`.
+struct Warnings;
+
+impl<S, N> FormatEvent<S, N> for Warnings
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let mut members = Members(Map::new());
+        event.record(&mut members);
+        let message = members.0.get("message").and_then(Value::as_str).unwrap_or_default();
+        writeln!(writer, "warning: {message}")
     }
 }
 
