@@ -4,6 +4,7 @@
 
 mod agents;
 mod authors;
+mod blobs;
 mod called;
 mod channels;
 mod chat;
@@ -33,6 +34,8 @@ mod kit;
 mod lsp;
 mod manual;
 mod mcp;
+#[path = "../../runtime/tests/objects/server.rs"]
+mod moto;
 mod node_limits;
 mod outside;
 mod packaging;

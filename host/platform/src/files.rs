@@ -3,7 +3,7 @@
 //!
 //! | item | limit |
 //! |---|---|
-//! | a file | 4 GiB in a folder; 32 MiB in memory and on a database server |
+//! | a file | 4 GiB in a folder or in an object store; 32 MiB in memory and on a database server |
 //! | a file that is in memory as a whole | 32 MiB |
 //! | all files of a tenant | 16 GiB, 10,000 files |
 //! | a name | 255 bytes |

@@ -76,6 +76,7 @@ pub(crate) fn flowcell(folder: &Path) -> Command {
         "OTEL_EXPORTER_OTLP_ENDPOINT",
         "FLOWCELL_STORE",
         "FLOWCELL_STATE",
+        "FLOWCELL_BLOBS",
         "FLOWCELL_MCP",
         "FLOWCELL_NOTIFY",
         "FLOWCELL_SIGN_IN",

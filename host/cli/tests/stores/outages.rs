@@ -55,8 +55,13 @@ impl Serving {
     /// Starts the process, and does not wait until it serves.
     pub(crate) fn begin(folder: &Path, url: &str, more: &[&str]) -> Serving {
         let mut command = flowcell(folder);
-        command.args(["serve", "--listen", "127.0.0.1:0", "--store", url]).args(more).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        command.args(["serve", "--listen", "127.0.0.1:0", "--store", url]).args(more);
+        Serving::spawn(command)
+    }
+
+    /// Starts a process, and collects the lines of its standard error.
+    pub(crate) fn spawn(mut command: Command) -> Serving {
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let read = BufReader::new(child.stderr.take().unwrap());
         let (sender, lines) = mpsc::channel();
         thread::spawn(move || read.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));

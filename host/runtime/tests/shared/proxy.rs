@@ -1,5 +1,5 @@
-//! A proxy between a store and its database server. It can break a connection before or after a commit, or hold back
-//! all data.
+//! A proxy between a store and its database server or its object store. It can break a connection before or after a
+//! commit, hold back all data, or refuse everything.
 
 use std::{
     io::{Read, Write},
@@ -23,6 +23,9 @@ pub(crate) enum Behaviour {
     CutAfterCommit,
     /// The proxy forwards nothing, and the connections stay open.
     Hole,
+    /// The proxy breaks all connections.
+    #[allow(dead_code, reason = "the tests of the command line use it")]
+    Broken,
 }
 
 pub(crate) struct Proxy {
@@ -40,6 +43,9 @@ impl Proxy {
         let shared = (behaviour.clone(), cuts.clone());
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
+                if shared.0.load(Ordering::SeqCst) == Behaviour::Broken as u8 {
+                    continue;
+                }
                 let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else { continue };
                 connect(client, server, &shared.0, &shared.1);
             }
@@ -70,6 +76,9 @@ fn connect(client: TcpStream, server: TcpStream, behaviour: &Arc<AtomicU8>, cuts
                 let bytes = &buffer[..read];
                 while behaviour.load(Ordering::SeqCst) == Behaviour::Hole as u8 {
                     thread::yield_now();
+                }
+                if behaviour.load(Ordering::SeqCst) == Behaviour::Broken as u8 {
+                    break;
                 }
                 let commits = to_server && bytes.windows(6).any(|word| word == b"COMMIT");
                 let is = |what: Behaviour| {
