@@ -295,7 +295,8 @@ impl Sweep for RestateStore {
 
     /// Removes no blob: the facts that name blobs are in the cluster, and the database does not know them.
     fn sweep(&self, _: &Tenant) -> Result<Swept, StoreError> {
-        Ok(Swept::default())
+        let left = "a store on a Restate cluster removes no files, also those that nothing refers to";
+        Ok(Swept { files_left: Some(left.to_owned()), ..Swept::default() })
     }
 }
 

@@ -73,7 +73,7 @@ fn check_sweeps(place: &Place) {
     place.assert_read(&value, "two.bin");
     age(place);
     let removed = json(&place.done(&["runs", "gc", "--keep", "0", "--json"]));
-    assert_eq!(removed["objectsLeft"], Value::Null, "{removed}");
+    assert_eq!(removed["filesLeft"], Value::Null, "{removed}");
     assert_eq!(left(), with_spared(&[]));
 }
 
@@ -123,10 +123,10 @@ fn check_removal_without_the_object_store(place: &Place) {
     assert!(refused.contains(&format!("cannot use {}: ", place.address())), "{refused}");
     age(place);
     let swept = told(&without_key(&["runs", "gc", "--keep", "0"]), 0);
-    let warning = "warning: removed files stay in the object store until a later `flowcell runs gc`: ";
+    let warning = "warning: files that nothing refers to stay in the object store until a later `flowcell runs gc`: ";
     assert!(swept.contains(&format!("{warning}{missing}")), "{swept}");
     let swept = place.away(&["runs", "gc", "--keep", "0", "--json"]);
-    let left = json(&super::stdout(&swept))["objectsLeft"].as_str().map(str::to_owned);
+    let left = json(&super::stdout(&swept))["filesLeft"].as_str().map(str::to_owned);
     assert!(left.is_some_and(|left| left.contains("check `AWS_ENDPOINT_URL`")), "{swept:?}");
     assert_eq!(place.objects().len(), 2, "nothing was removed");
     place.done(&["tenant", "delete", "shop", "--yes"]);

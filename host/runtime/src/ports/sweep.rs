@@ -16,17 +16,19 @@ pub struct Swept {
     /// The number of bytes by which the store's file has become smaller. 0 for other stores.
     #[serde(default)]
     pub file_bytes: u64,
-    /// The reason why files that nothing refers to may still be in the object store. A later sweep removes them.
+    /// Which files may stay although nothing refers to them, and why, as a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub objects_left: Option<String>,
+    pub files_left: Option<String>,
 }
 
 impl Swept {
     /// Adds the result of the removal of objects. The rows are gone, so its failure is no failure of the sweep.
     pub(crate) fn with_objects(self, removed: Result<(), StoreError>) -> Swept {
         let Err(error) = removed else { return self };
-        tracing::warn!("files that nothing refers to stay in the object store until a later sweep: {error}");
-        Swept { objects_left: Some(error.to_string()), ..self }
+        let left =
+            format!("files that nothing refers to stay in the object store until a later `flowcell runs gc`: {error}");
+        tracing::warn!("{left}");
+        Swept { files_left: Some(left), ..self }
     }
 }
 

@@ -66,7 +66,7 @@ pub(super) fn a_store_remembers_where_its_files_are(backend: &Backend) {
     other.set_away(false);
     write(&store, &content(2 << 20, 2));
     store.settle();
-    let left = store.sweep.sweep(&super::tenant()).unwrap().objects_left;
+    let left = store.sweep.sweep(&super::tenant()).unwrap().files_left;
     assert!(left.unwrap().contains("has no files of this store"));
     assert_eq!(other.names(), Vec::<String>::new());
 }

@@ -28,7 +28,7 @@ pub(crate) struct GcArgs {
     #[arg(long, value_name = "N")]
     keep: Option<u64>,
     /// Print the result as JSON: { "runs": [...], "blobs": N, "bytes": N, "fileBytes": N }; `held` has the runs that
-    /// another process held, and `objectsLeft` the reason why files may still be in the object store
+    /// another process held, and `filesLeft` says which files stay although nothing refers to them, and why
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -70,8 +70,8 @@ pub(super) fn put_removed(removed: &Json, json: bool, tenant: &str, terminal: Te
         terminal
             .say(&format!("another process of the store still holds {held}; run this command again to remove them"));
     }
-    if let Some(why) = &removed.swept.objects_left {
-        terminal.warn(&format!("removed files stay in the object store until a later `flowcell runs gc`: {why}"));
+    if let Some(left) = &removed.swept.files_left {
+        terminal.warn(left);
     }
     Ok(Exit::Good)
 }
