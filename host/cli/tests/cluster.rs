@@ -168,7 +168,7 @@ fn what_a_cluster_does_not_have_is_refused_by_name() {
     let flows = folder.join(".flowcell/flows");
     fs::create_dir_all(&flows).unwrap();
     fs::copy(crate::kit::root().join("flows/agentic/improve-text.yaml"), flows.join("improve-text.yaml")).unwrap();
-    // What is not done is said.
+    // A command names the work that it leaves out.
     let swept = output_of(folder, &["runs", "gc", "--keep", "0", "--store", &url]);
     assert!(
         swept.status.success() && stderr(&swept).contains("warning: a store on a Restate cluster removes no files")

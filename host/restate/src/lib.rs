@@ -14,7 +14,7 @@
 //! `ctx.run`, and are durable when the cluster answers. The units go from the journal of the invocation to the state of
 //! the object when the run rests, and at the latest 50 ms after the first of them, for readers in other processes.
 //!
-//! **What the store refuses**: sessions of agentic flows, the removal of a tenant, and checks and copies of the whole
+//! **Refused**: sessions of agentic flows, the removal of a tenant, and checks and copies of the whole
 //! store. It removes no blobs.
 //!
 //! All processes of a cluster share one URL, because an invocation stays at the URL of the deployment at which it began.

@@ -73,7 +73,7 @@ pub(crate) struct StateWrite {
     pub(crate) version: u64,
 }
 
-/// The result of one `ctx.run`: facts that become durable together, and what the handler does next.
+/// The result of one `ctx.run`: facts that become durable together, and the next step of the handler.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Commit {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -91,7 +91,7 @@ pub(crate) struct Commit {
     pub(crate) then: Then,
 }
 
-/// What a handler does after a commit.
+/// The next step of a handler after a commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Then {

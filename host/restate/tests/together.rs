@@ -1,4 +1,4 @@
-//! Several processes on one cluster, and what the store refuses.
+//! Several processes on one cluster, and the refused operations.
 
 use std::sync::Arc;
 

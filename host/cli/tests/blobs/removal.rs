@@ -60,7 +60,7 @@ fn check_sweeps(place: &Place) {
     assert!(left().contains(&old));
     place.done(&["runs", "delete", "a"]);
     if place.database.is_some() {
-        assert_eq!(left(), with_spared(&[&one, &two, &three]), "other processes may need what is younger than 24 h");
+        assert_eq!(left(), with_spared(&[&one, &two, &three]), "other processes may need files younger than 24 h");
         age(place);
         place.done(&["runs", "gc", "--keep", "1"]);
     }
@@ -103,7 +103,7 @@ fn a_sweep_spares_what_its_own_process_has_stored() {
     assert_eq!(place.objects(), Vec::<String>::new());
 }
 
-/// A sweep and the removal of a tenant say what they could not remove, and a later one does it.
+/// A sweep and the removal of a tenant name the files that they could not remove, and a later one removes them.
 fn check_removal_without_the_object_store(place: &Place) {
     place.write("one.bin", SIZE);
     place.write("two.bin", SIZE);

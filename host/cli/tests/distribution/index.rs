@@ -374,7 +374,7 @@ fn an_index_in_a_registry_is_searched_and_installed_from() {
     project.run_refused(&["node", "search", "--index", &place, "--offline"], &["`--offline` forbids connections"]);
     project.run_refused(&["node", "index", "push", "index.json", "index@1.0.0"], &["an index is pushed under a tag"]);
     project.run_refused(&["node", "index", "push", "index.json", "./index"], &["is not a reference to a registry"]);
-    // Who publishes an index that readers refuse is told so.
+    // The publisher of an index that readers refuse gets a warning.
     build("acme@0.1.0", &["--key", "file:ada.key", "--out", "older.json", "--serial", "5"]);
     let warned = |file: &str| kit::stderr(&project.run(&["node", "index", "push", file, "index"]));
     assert_eq!(warned("index.json"), "");

@@ -16,7 +16,7 @@ pub struct Swept {
     /// The number of bytes by which the store's file has become smaller. 0 for other stores.
     #[serde(default)]
     pub file_bytes: u64,
-    /// Which files may stay although nothing refers to them, and why, as a sentence.
+    /// The files that may stay although nothing refers to them, with the reason, as a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files_left: Option<String>,
 }
