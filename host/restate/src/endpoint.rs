@@ -152,27 +152,29 @@ async fn accept(listener: TcpListener, endpoint: HyperEndpoint, mut stop: onesho
     open.shutdown().await;
 }
 
-/// Registers the endpoint with the cluster. The cluster knows an endpoint by its URL, so this changes nothing if it is
-/// registered already. If another URL got the new invocations until now, the log says so.
+/// Registers the endpoint with the cluster, so that it gets the new invocations. The cluster knows an endpoint by its URL,
+/// so this changes nothing if that URL gets them already. If another one got them until now, the log says so.
 pub(crate) async fn register(admin: &Client, url: &str) -> Result<(), OpenRestateError> {
     let register = async |force: bool| {
         let deployment = Deployment { uri: url, force };
         admin.post::<_, serde_json::Value>("/deployments", None, &deployment, REGISTER_PATIENCE).await
     };
-    let before = present_url(admin).await.map_err(|error| OpenRestateError::Register(error.to_string()))?;
+    let failed = |error: RequestError| OpenRestateError::Register(error.to_string());
+    let (before, own) = (present_url(admin).await.map_err(failed)?, url.trim_end_matches('/'));
     match register(false).await {
         // The services of this version differ from those that the cluster knows at this URL.
         Err(RequestError::Refused { status, .. }) if status == http::StatusCode::CONFLICT => {
-            tracing::info!("the cluster knows the services of another version at {url}, and takes those of this one");
+            tracing::info!("the cluster knows the services of another version at {own}, and takes those of this one");
             register(true).await
         }
+        // The cluster knows this URL already, and sends new invocations to one that it has learnt of later.
+        Ok(_) if present_url(admin).await.map_err(failed)?.as_deref() != Some(own) => register(true).await,
         registered => registered,
     }
-    .map_err(|error| OpenRestateError::Register(error.to_string()))?;
-    let after = url.trim_end_matches('/');
-    if let Some(before) = before.filter(|before| before != after) {
+    .map_err(failed)?;
+    if let Some(before) = before.filter(|before| before != own) {
         tracing::warn!(
-            "the Restate cluster sends new runs to {after} from now on, and no longer to {before}; all processes of a cluster \
+            "the Restate cluster sends new runs to {own} from now on, and no longer to {before}; all processes of a cluster \
              need the same `url`"
         );
     }
