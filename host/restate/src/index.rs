@@ -13,7 +13,7 @@ use flowcell_runtime::{
 use parking_lot::Mutex;
 
 use crate::{
-    fold::Fold,
+    recorded::Recorded,
     wire::{self, Head},
 };
 
@@ -71,9 +71,9 @@ impl Index {
     }
 
     /// Queues the rows of all runs that an invocation has touched, those of parents first.
-    pub(crate) fn add_all(&self, tenant: &Tenant, fold: &Fold) -> Result<(), StoreError> {
-        let mut runs = Vec::with_capacity(fold.heads.len());
-        for (run, head) in &fold.heads {
+    pub(crate) fn add_all(&self, tenant: &Tenant, recorded: &Recorded) -> Result<(), StoreError> {
+        let mut runs = Vec::with_capacity(recorded.heads.len());
+        for (run, head) in &recorded.heads {
             runs.push((wire::record(run, &head.record)?.depth, run, head));
         }
         runs.sort_by_key(|(depth, ..)| *depth);

@@ -27,11 +27,11 @@
 //! | `client` | requests to the ingress and the admin interface |
 //! | `endpoint`, `identity` | the endpoint of this process, its registration, and the check of signatures |
 //! | `objects` | the handlers |
-//! | `fold` | the heads and units that an invocation has recorded |
-//! | `live` | an invocation that drives in this process |
+//! | `recorded` | the heads and units that an invocation has recorded |
+//! | `invocation` | an invocation that drives in this process |
 //! | `tree`, `claims`, `shared` | the trees of this process, claims and offers |
 //! | `state` | the state of flows |
-//! | `mail` | messages to drivers |
+//! | `messages` | messages to drivers |
 //! | `index` | the rows of runs |
 //! | `blobs`, `units` | blobs, and the stored form of units |
 //! | `wire` | the JSON texts |
@@ -41,13 +41,13 @@ mod blobs;
 mod claims;
 mod client;
 mod endpoint;
-mod fold;
 mod identity;
 mod index;
-mod live;
+mod invocation;
 mod location;
-mod mail;
+mod messages;
 mod objects;
+mod recorded;
 mod shared;
 mod state;
 mod store;

@@ -15,9 +15,9 @@ use restate_sdk::{
 use serde_json::value::RawValue;
 
 use crate::{
-    fold::{Fold, head_key, page_key},
-    live::Live,
-    mail,
+    invocation::Invocation,
+    messages,
+    recorded::{Recorded, head_key, page_key},
     shared::Shared,
     state::Versioned,
     tree::{Key, object_key, parse_key},
@@ -54,42 +54,42 @@ impl RunObject {
         if ctx.get::<bool>(REMOVED).await?.is_some() {
             return Ok(());
         }
-        let mut fold = Fold::default();
+        let mut recorded = Recorded::default();
         if let Some(Json(head)) = ctx.get::<Json<Head>>(&head_key(&key.1)).await? {
-            fold.heads.insert(key.1.clone(), head);
+            recorded.heads.insert(key.1.clone(), head);
         } else if !input.first.is_empty() {
-            fold.read_heads(&ctx, &input.first).await?;
-            fold.add(&input.first);
+            recorded.read_heads(&ctx, &input.first).await?;
+            recorded.add(&input.first);
             // Readers know the run from now on.
-            fold.publish(&ctx);
+            recorded.publish(&ctx);
         }
         ctx.set(DRIVEN, true);
         let mut listener = None;
-        let driven = self.drive_tree(&ctx, &key, &mut fold, &input, &mut listener).await;
-        let (then, live, pause) = match driven {
-            Ok((then, live)) => (then, live, Duration::ZERO),
+        let driven = self.drive_tree(&ctx, &key, &mut recorded, &input, &mut listener).await;
+        let (then, invocation, pause) = match driven {
+            Ok((then, invocation)) => (then, invocation, Duration::ZERO),
             // An operator has cancelled the invocation. Its facts stay, and another invocation goes on.
             Err(error) => {
                 tracing::warn!(run = %key.1, "the invocation of the run was cancelled, and another one goes on: {error}");
-                fold.publish(&ctx);
+                recorded.publish(&ctx);
                 (Then::HandOver, None, CANCELLED_PAUSE)
             }
         };
         if let Some(listener) = listener {
             ctx.request::<_, ()>(RequestTarget::object(INBOX, ctx.key(), "unlisten"), listener).send();
         }
-        if !fold.is_listed {
+        if !recorded.is_listed {
             // Also after a crash: an invocation that ends leaves no change that lists do not show.
             let shared = &self.0;
-            shared.index.add_all(&key.0, &fold)?;
+            shared.index.add_all(&key.0, &recorded)?;
             blocking(|| shared.index.settle())?;
         }
-        if let Some(live) = live {
-            live.finish(then);
+        if let Some(invocation) = invocation {
+            invocation.finish(then);
         }
         ctx.clear(DRIVEN);
         let again = |input: Drive| ctx.request::<_, ()>(RequestTarget::object(RUN, ctx.key(), "drive"), Json(input));
-        let due = fold.heads.get(&key.1).and_then(|head| head.status.due());
+        let due = recorded.heads.get(&key.1).and_then(|head| head.status.due());
         match (then, due) {
             (Then::HandOver, _) => _ = again(Drive::default()).send_after(pause),
             (_, Some(due)) => {
@@ -151,67 +151,67 @@ impl RunObject {
         &self,
         ctx: &ObjectContext<'_>,
         key: &Key,
-        fold: &mut Fold,
+        recorded: &mut Recorded,
         input: &Drive,
         listener: &mut Option<String>,
-    ) -> Result<(Then, Option<Live>), TerminalError> {
-        let mut live: Option<Live> = None;
+    ) -> Result<(Then, Option<Invocation>), TerminalError> {
+        let mut invocation: Option<Invocation> = None;
         let mut mail = DurableFuturesUnordered::new();
         if input.mail {
             mail.push(RunObject::listen(ctx, listener));
         }
         loop {
             // Until a closure runs, the results of an earlier try of this invocation are replayed.
-            while let Some(live) = &mut live {
+            while let Some(invocation) = &mut invocation {
                 // Each wait for a message tells the cluster so. The next facts often follow at once.
-                if tokio::time::timeout(SHORT_WAIT, live.ready()).await.is_ok() {
+                if tokio::time::timeout(SHORT_WAIT, invocation.ready()).await.is_ok() {
                     break;
                 }
                 tokio::select! {
                     biased;
-                    () = live.ready() => break,
+                    () = invocation.ready() => break,
                     heard = mail.next(), if !mail.is_empty() => {
                         if let Some((_, heard)) = heard? {
                             let Json(heard) = heard?;
-                            live.hear(heard);
+                            invocation.hear(heard);
                         }
                     }
                 }
             }
-            let (present, known) = (&mut live, &*fold);
+            let (present, known) = (&mut invocation, &*recorded);
             let take = || async move {
                 if present.is_none() {
-                    let begun = Live::begin(&self.0, key, known, input).map_err(HandlerError::from)?;
+                    let begun = Invocation::begin(&self.0, key, known, input).map_err(HandlerError::from)?;
                     present.insert(begun).ready().await;
                 }
                 match present {
-                    Some(live) => Ok(Json(live.take().map_err(HandlerError::from)?)),
+                    Some(invocation) => Ok(Json(invocation.take().map_err(HandlerError::from)?)),
                     None => Err(TerminalError::new("the invocation has no driver").into()),
                 }
             };
             let Json(mut commit) = ctx.run(take).name("commit").await?;
-            fold.read_heads(ctx, &commit.units).await?;
-            let fitting = fold.count_fitting(&commit.units);
+            recorded.read_heads(ctx, &commit.units).await?;
+            let fitting = recorded.count_fitting(&commit.units);
             let kept = RunObject::write_state(ctx, &key.0, &commit.units[..fitting]).await?;
             if kept < commit.units.len() {
                 commit.units.truncate(kept);
                 commit = Commit { units: commit.units, then: Then::HandOver, ..Commit::default() };
-                if let Some(live) = &mut live {
-                    live.refuse_after(kept);
+                if let Some(invocation) = &mut invocation {
+                    invocation.refuse_after(kept);
                 }
             }
-            fold.add(&commit.units);
+            recorded.add(&commit.units);
             let accepted = commit.units.iter().filter_map(|unit| unit.delivered);
-            commit.outcomes.extend(accepted.map(|number| (number, mail::outcome(&Ok(())))));
-            fold.hear(&key.1, &commit.outcomes);
-            let published = fold.published();
-            if let Some(live) = &mut live {
-                let numbers = fold.units[..published].iter().map(|unit| (unit.run.clone(), unit.next));
-                live.acknowledge(fold, &numbers.collect::<HashMap<_, _>>());
-                fold.forget(published);
+            commit.outcomes.extend(accepted.map(|number| (number, messages::outcome(&Ok(())))));
+            recorded.hear(&key.1, &commit.outcomes);
+            let published = recorded.published();
+            if let Some(invocation) = &mut invocation {
+                let numbers = recorded.units[..published].iter().map(|unit| (unit.run.clone(), unit.next));
+                invocation.acknowledge(recorded, &numbers.collect::<HashMap<_, _>>());
+                recorded.forget(published);
             }
             if commit.publish || commit.then != Then::Continue {
-                fold.publish(ctx);
+                recorded.publish(ctx);
             }
             if !commit.outcomes.is_empty() {
                 let outcomes = Json(commit.outcomes);
@@ -221,7 +221,7 @@ impl RunObject {
                 mail.push(RunObject::listen(ctx, listener));
             }
             if commit.then != Then::Continue {
-                return Ok((commit.then, live));
+                return Ok((commit.then, invocation));
             }
         }
     }

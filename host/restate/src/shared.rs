@@ -24,9 +24,9 @@ use tokio::{runtime::Handle, task::spawn_blocking};
 use crate::{
     blobs::ClusterBlobs,
     client::{Client, RequestError},
-    fold::Fold,
     index::Index,
-    mail,
+    messages,
+    recorded::Recorded,
     state::{Undecided, Versioned},
     tree::{Key, Pending, Queued, Tree, object_key},
     units,
@@ -287,13 +287,13 @@ impl Shared {
             tree.lock().refuse();
             return refuse(first);
         }
-        let mut fold = Fold::default();
-        fold.add(&drive.first);
-        if let Err(error) = self.index.add_all(&tree.key.0, &fold) {
+        let mut recorded = Recorded::default();
+        recorded.add(&drive.first);
+        if let Err(error) = self.index.add_all(&tree.key.0, &recorded) {
             tracing::warn!(run = %tree.key.1, "lists do not show the run yet: {error}");
         }
         let mut state = tree.lock();
-        for (run, head) in fold.heads {
+        for (run, head) in recorded.heads {
             state.heads.entry(run).or_insert(head);
         }
         for queued in &first {
@@ -358,7 +358,7 @@ impl Shared {
         let world = self.worlds.lock().get(&tree.key.0).cloned();
         let Some(world) = world else { return };
         if !std::mem::replace(&mut tree.lock().is_delivering, true) {
-            mail::begin(&self.runtime, world, tree.clone());
+            messages::begin(&self.runtime, world, tree.clone());
         }
     }
 

@@ -1,7 +1,7 @@
-//! The knowledge of an invocation's handler about its run tree: heads, and units that the object's state does not have yet.
+//! What Restate has recorded of a run tree, as far as an invocation's handler knows: heads, and units that the object's state
+//! does not have yet.
 //!
-//! A fold changes only by values that Restate has recorded, so a handler that runs again makes the same changes of the
-//! state.
+//! Only values that Restate has recorded change it, so a handler that runs again makes the same changes of the state.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,7 +24,7 @@ pub(crate) fn page_key(run: &RunId, first: u64) -> String {
 }
 
 /// The state of a run tree, as far as an invocation has touched it.
-pub(crate) struct Fold {
+pub(crate) struct Recorded {
     pub(crate) heads: BTreeMap<RunId, Head>,
     /// The units of this invocation, in order.
     pub(crate) units: Vec<StoredUnit>,
@@ -34,13 +34,13 @@ pub(crate) struct Fold {
     pub(crate) is_listed: bool,
 }
 
-impl Default for Fold {
-    fn default() -> Fold {
-        Fold { heads: BTreeMap::new(), units: Vec::new(), published: 0, is_listed: true }
+impl Default for Recorded {
+    fn default() -> Recorded {
+        Recorded { heads: BTreeMap::new(), units: Vec::new(), published: 0, is_listed: true }
     }
 }
 
-impl Fold {
+impl Recorded {
     /// Reads the heads of runs that the invocation has not touched before.
     pub(crate) async fn read_heads(
         &mut self,
@@ -57,8 +57,8 @@ impl Fold {
         Ok(())
     }
 
-    /// Returns the number of leading units that each follow the last fact of their run, or begin it. The fold knows the
-    /// heads of their runs. The others never become facts: the unit before one of them is lost.
+    /// Returns the number of leading units that each follow the last fact of their run, or begin it. The
+    /// heads of their runs are read before. The others never become facts: the unit before one of them is lost.
     pub(crate) fn count_fitting(&self, units: &[StoredUnit]) -> usize {
         let mut nexts: HashMap<&RunId, u64> = HashMap::new();
         for (count, unit) in units.iter().enumerate() {
@@ -190,8 +190,8 @@ mod tests {
 
     #[test]
     fn a_unit_after_a_lost_one_does_not_fit() {
-        let mut fold = Fold::default();
-        fold.add(&[unit("a", 0, 2)]);
+        let mut recorded = Recorded::default();
+        recorded.add(&[unit("a", 0, 2)]);
         for (units, fitting) in [
             (vec![unit("a", 2, 3), unit("a", 3, 5)], 2),
             (vec![unit("a", 2, 3), unit("b", 0, 1), unit("a", 4, 5), unit("b", 1, 2)], 2),
@@ -199,7 +199,7 @@ mod tests {
             (vec![unit("a", 0, 2)], 0),
             (vec![unit("b", 1, 2)], 0),
         ] {
-            assert_eq!(fold.count_fitting(&units), fitting, "{units:?}");
+            assert_eq!(recorded.count_fitting(&units), fitting, "{units:?}");
         }
     }
 }

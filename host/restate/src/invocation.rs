@@ -16,8 +16,8 @@ use flowcell_runtime::{
 };
 
 use crate::{
-    fold::Fold,
-    mail,
+    messages,
+    recorded::Recorded,
     shared::Shared,
     tree::{Key, Queued, Tree},
     units,
@@ -39,7 +39,7 @@ const HAND_OVER_BYTES: usize = 64 << 20;
 const HAND_OVER_AT: u32 = 2_000;
 
 /// An invocation in this process.
-pub(crate) struct Live {
+pub(crate) struct Invocation {
     shared: Arc<Shared>,
     tree: Arc<Tree>,
     number: u64,
@@ -63,35 +63,40 @@ enum Next {
     Wait(Option<Instant>),
 }
 
-impl Live {
-    /// Begins to drive a tree whose invocation has arrived. `fold` has the facts that the cluster has recorded.
+impl Invocation {
+    /// Begins to drive a tree whose invocation has arrived. `recorded` has the facts that the cluster has recorded.
     ///
     /// Facts of an earlier try of the invocation may lack their rows in the lists of runs. These rows are durable before a
     /// driver asks for the runs below its own.
-    pub(crate) fn begin(shared: &Arc<Shared>, key: &Key, fold: &Fold, input: &Drive) -> Result<Live, StoreError> {
+    pub(crate) fn begin(
+        shared: &Arc<Shared>,
+        key: &Key,
+        recorded: &Recorded,
+        input: &Drive,
+    ) -> Result<Invocation, StoreError> {
         if shared.is_retired() {
             return Err(StoreError::unavailable("this process ends"));
         }
-        for run in fold.heads.keys().filter(|run| **run != key.1) {
+        for run in recorded.heads.keys().filter(|run| **run != key.1) {
             shared.set_top(&key.0, run, &key.1);
         }
-        shared.index.add_all(&key.0, fold)?;
-        if fold.units.len() > input.first.len() {
+        shared.index.add_all(&key.0, recorded)?;
+        if recorded.units.len() > input.first.len() {
             blocking(|| shared.index.settle())?;
         }
-        Ok(Live::in_tree(shared, shared.tree(key), fold, input))
+        Ok(Invocation::in_tree(shared, shared.tree(key), recorded, input))
     }
 
-    fn in_tree(shared: &Arc<Shared>, tree: Arc<Tree>, fold: &Fold, input: &Drive) -> Live {
+    fn in_tree(shared: &Arc<Shared>, tree: Arc<Tree>, recorded: &Recorded, input: &Drive) -> Invocation {
         let number = shared.sessions.fetch_add(1, Ordering::Relaxed) + 1;
         let mut state = tree.lock();
         // The invocation before this one may have entries whose commit was lost.
         let is_taken_over = state.session.replace(number).is_some();
         (state.is_asked, state.is_offered) = (false, false);
-        state.heads = fold.heads.iter().map(|(run, head)| (run.clone(), head.clone())).collect();
+        state.heads = recorded.heads.iter().map(|(run, head)| (run.clone(), head.clone())).collect();
         state.taken = state.heads.get(&tree.key.1).map_or(0, |head| head.heard);
         state.mail.clear();
-        for stored in &fold.units {
+        for stored in &recorded.units {
             // Readers report a damaged unit.
             if let Ok(unit) = units::parse(&shared.blobs, &tree.key.0, &stored.run, &stored.unit) {
                 state.add_to_tail(&stored.run, unit);
@@ -111,8 +116,8 @@ impl Live {
         }
         drop(state);
         tree.changed.notify_waiters();
-        let unpublished = fold.has_unpublished().then(Instant::now);
-        Live {
+        let unpublished = recorded.has_unpublished().then(Instant::now);
+        Invocation {
             shared: shared.clone(),
             tree,
             number,
@@ -223,7 +228,7 @@ impl Live {
         let mut then = Then::Continue;
         if rests {
             if status.as_ref().is_none_or(Status::has_ended) {
-                let ended = mail::outcome(&Err(HubError::RunEnded));
+                let ended = messages::outcome(&Err(HubError::RunEnded));
                 outcomes.extend(state.mail.drain(..).map(|mail| (mail.number, ended.clone())));
             }
             // The inbox keeps other messages, and begins the next invocation.
@@ -267,7 +272,7 @@ impl Live {
 
     /// Reports that the last commit is durable. `published` has, for each run, the number of the first fact that the
     /// object's state lacked before this commit.
-    pub(crate) fn acknowledge(&mut self, fold: &Fold, published: &HashMap<RunId, u64>) {
+    pub(crate) fn acknowledge(&mut self, recorded: &Recorded, published: &HashMap<RunId, u64>) {
         let entries = std::mem::take(&mut self.in_flight);
         let mut state = self.tree.lock();
         if state.session != Some(self.number) {
@@ -275,7 +280,7 @@ impl Live {
             return;
         }
         for Queued { entry, .. } in &entries {
-            if let Some(head) = fold.heads.get(&entry.run) {
+            if let Some(head) = recorded.heads.get(&entry.run) {
                 state.heads.insert(entry.run.clone(), head.clone());
             }
             state.add_to_tail(&entry.run, entry.unit.clone());
@@ -284,7 +289,7 @@ impl Live {
         drop(state);
         self.shared.commits.fetch_add(1, Ordering::Relaxed);
         for Queued { entry, .. } in &entries {
-            let head = fold.heads.get(&entry.run).filter(|_| entry.status.is_some() || entry.record.is_some());
+            let head = recorded.heads.get(&entry.run).filter(|_| entry.status.is_some() || entry.record.is_some());
             let added = head.map_or(Ok(()), |head| self.shared.index.add(&entry.tenant, &entry.run, head));
             if let Err(error) = added {
                 tracing::warn!(run = %entry.run, "lists do not show the present status: {error}");
@@ -344,7 +349,7 @@ impl Live {
     }
 }
 
-impl Drop for Live {
+impl Drop for Invocation {
     /// The invocation was lost: the connection broke, or the cluster has given it to another process.
     fn drop(&mut self) {
         if self.has_finished {
