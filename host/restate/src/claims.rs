@@ -63,30 +63,47 @@ impl Shared {
         Offer { tenant, run, lease }
     }
 
-    /// Claims a run for a driver in this process.
-    pub(crate) fn claim(self: &Arc<Shared>, tenant: &Tenant, run: &RunId) -> Result<Option<Lease>, StoreError> {
+    /// Claims a run for a driver in this process. A process that does not listen for the cluster drives only runs that
+    /// do not exist yet.
+    pub(crate) fn claim(
+        self: &Arc<Shared>,
+        tenant: &Tenant,
+        run: &RunId,
+        listens: bool,
+    ) -> Result<Option<Lease>, StoreError> {
         let key = self.tree_key(tenant, run)?;
         let tree = self.tree(&key);
-        let claimed = self.claim_in(&tree, run);
+        let claimed = self.claim_in(&tree, run, listens);
         if !matches!(claimed, Ok(true)) {
             self.drop_if_idle(&tree);
             return claimed.map(|_| None);
         }
+        Ok(Some(self.new_lease(tree, run)))
+    }
+
+    /// Claims a run that does not exist yet.
+    pub(crate) fn claim_new(self: &Arc<Shared>, tenant: &Tenant, run: &RunId) -> Option<Lease> {
+        let tree = self.tree(&(tenant.clone(), run.clone()));
+        let is_new = tree.lock().claim_new(run);
+        is_new.then(|| self.new_lease(tree, run))
+    }
+
+    fn new_lease(self: &Arc<Shared>, tree: Arc<Tree>, run: &RunId) -> Lease {
         let (shared, run) = (self.clone(), run.clone());
-        Ok(Some(Lease::new(move || {
+        Lease::new(move || {
             let mut state = tree.lock();
             state.drivers.remove(&run);
             state.offer_after = None;
             drop(state);
             tree.changed.notify_one();
             shared.drop_if_idle(&tree);
-        })))
+        })
     }
 
-    fn claim_in(self: &Arc<Shared>, tree: &Arc<Tree>, run: &RunId) -> Result<bool, StoreError> {
+    fn claim_in(self: &Arc<Shared>, tree: &Arc<Tree>, run: &RunId, listens: bool) -> Result<bool, StoreError> {
         {
             let mut state = tree.lock();
-            if state.drivers.contains(run) {
+            if state.drivers.contains(run) || !listens && !state.heads.is_empty() {
                 return Ok(false);
             }
             if state.session.is_some() || state.is_asked || !state.drivers.is_empty() {
@@ -95,11 +112,11 @@ impl Shared {
             }
         }
         let found = self.block_on(self.clone().head(tree.key.clone(), tree.key.1.clone()))?;
-        if found.driven {
-            return Ok(false);
+        if found.head.is_none() && !found.driven {
+            return Ok(tree.lock().claim_new(run));
         }
-        if found.head.is_none() {
-            return Ok(tree.lock().drivers.insert(run.clone()));
+        if found.driven || !listens {
+            return Ok(false);
         }
         let nonce = new_message_id();
         let (claimed, begun) = oneshot::channel();

@@ -42,6 +42,10 @@ impl RestateStore {
             if let Some(head) = state.heads.get(run) {
                 return Ok(Some(head.clone()));
             }
+            // Another process that accepts the run meanwhile wins: the first units of this one are refused.
+            if state.is_new && state.heads.is_empty() {
+                return Ok(None);
+            }
         }
         Ok(self.shared.block_on(Shared::head(self.shared.clone(), key, run.clone()))?.head)
     }
@@ -130,10 +134,11 @@ impl Journal for RestateStore {
 impl Leases for RestateStore {
     /// A process to which the cluster sends no invocations drives no runs that exist. Its commands go to their inboxes.
     fn claim(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Lease>, StoreError> {
-        if !self.is_listening() && self.head(tenant, run)?.is_some() {
-            return Ok(None);
-        }
-        self.shared.claim(tenant, run)
+        self.shared.claim(tenant, run, self.is_listening())
+    }
+
+    fn claim_new(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Lease>, StoreError> {
+        Ok(self.shared.claim_new(tenant, run))
     }
 }
 

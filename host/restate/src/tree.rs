@@ -114,6 +114,8 @@ pub(crate) struct TreeState {
     pub(crate) claims: HashMap<String, (RunId, oneshot::Sender<()>)>,
     /// The drivers to stop when the invocation is lost.
     pub(crate) durables: Vec<Weak<Durable>>,
+    /// True if the top run did not exist when a driver of this process claimed it.
+    pub(crate) is_new: bool,
     /// The heads of runs, as of the last commit.
     pub(crate) heads: HashMap<RunId, Head>,
     /// Durable units that the object's state may not show yet.
@@ -234,6 +236,12 @@ impl TreeState {
     /// Returns true if no driver and no supervisor has the tree.
     pub(crate) fn is_free(&self) -> bool {
         self.drivers.is_empty() && self.offers == 0 && !self.is_offered && self.queue.is_empty()
+    }
+
+    /// Claims the top run, which does not exist yet. Returns false if a driver has it.
+    pub(crate) fn claim_new(&mut self, run: &RunId) -> bool {
+        self.is_new = self.drivers.insert(run.clone());
+        self.is_new
     }
 
     /// Records that an offer ended without a driver.

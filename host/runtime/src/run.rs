@@ -137,8 +137,11 @@ impl FlowRunner {
     ) -> Result<FlowRunner, OpenError> {
         let tenant = world.tenant.clone();
         let run_id = options.run_id.clone().unwrap_or_else(|| new_run_id(world.timers.now()));
-        let lease = claim(&world, &run_id)?;
         // No run has an id that was created just now.
+        let lease = match options.run_id {
+            Some(_) => claim(&world, &run_id)?,
+            None => world.leases.claim_new(&tenant, &run_id)?.ok_or_else(|| OpenError::Driven(run_id.clone()))?,
+        };
         let known = options.run_id.is_some().then(|| world.journal.find(&tenant, &run_id)).transpose()?;
         if let Some(record) = known.flatten() {
             if options.request.is_some() {

@@ -265,6 +265,11 @@ impl SharedStore {
         self.shared.queue.commits()
     }
 
+    /// Returns the random name that the store got when its tables were made. Copies of the database have it, too.
+    pub fn name(&self) -> Result<String, StoreError> {
+        self.worker.read(async |connection| place::name(connection).await)
+    }
+
     /// Queues the row of a run whose journal is in another store. The row of a parent comes before those of its children.
     pub fn index(&self, run: IndexedRun) {
         self.shared.queue.push(Item::Index(Box::new(run)));

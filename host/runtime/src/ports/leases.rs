@@ -8,6 +8,11 @@ use super::StoreError;
 pub trait Leases: Send + Sync {
     /// Claims a run. Returns `None` if another driver has it. The claim ends when the caller drops it.
     fn claim(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Lease>, StoreError>;
+
+    /// Claims a run whose id was made just now, so that the store need not look whether it has the run.
+    fn claim_new(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Lease>, StoreError> {
+        self.claim(tenant, run)
+    }
 }
 
 /// A claim of a run, released when it is dropped.

@@ -32,6 +32,11 @@ async fn claim_objects(objects: Objects, name: String, is_known: bool) -> Result
     claimed.unwrap_or_else(|error| Err(ObjectsError::Access(error.to_string())))
 }
 
+/// Returns the name of the store.
+pub(super) async fn name(connection: &mut Connection) -> Result<String, SqlError> {
+    Ok(known(connection).await?.0)
+}
+
 /// Returns the name of the store, and the address of its objects.
 async fn known(connection: &mut Connection) -> Result<(String, Option<String>), SqlError> {
     let row = connection.row("SELECT name, location FROM flowcell_objects", args![]).await?;
