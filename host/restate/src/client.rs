@@ -208,6 +208,8 @@ impl Client {
         };
         sender.ready().await.map_err(failed)?;
         let mut request = Request::builder().method(method).uri(path).header(header::HOST, &*self.addresses[place]);
+        // Answers to queries have several forms.
+        request = request.header(header::ACCEPT, "application/json");
         if method == Method::POST {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }

@@ -1,7 +1,5 @@
 //! The endpoint at which the cluster invokes the handlers of this process.
 
-use std::{sync::Arc, time::Duration};
-
 use hyper::server::conn::http2;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
@@ -13,19 +11,21 @@ use restate_sdk::{
     service::IntoServiceDefinition,
 };
 use serde::{Deserialize, Serialize};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::{
     net::{TcpListener, TcpSocket},
     sync::{Semaphore, oneshot},
     task::JoinHandle,
+    time::Instant,
 };
 
 use crate::{
     Location, OpenRestateError,
     client::{Client, RequestError},
     identity,
-    objects::{InboxObject, RunObject, StateObject},
+    objects::{InboxObject, RunObject, StateObject, StoreObject},
     shared::Shared,
-    wire::RUN,
+    wire::{RUN, STORE, THE_STORE, parse},
 };
 
 /// The number of connections that may wait to be accepted.
@@ -47,6 +47,9 @@ const IDEMPOTENCY: Duration = Duration::from_secs(600);
 const TRIES: u64 = u32::MAX as u64;
 /// The time to wait at the start for the admin interface.
 const REGISTER_PATIENCE: Duration = Duration::from_secs(30);
+
+/// The pause between two queries of a cluster that has just started.
+const QUERY_PAUSE: Duration = Duration::from_millis(100);
 
 /// A service, as the admin interface shows it.
 #[derive(Deserialize)]
@@ -112,8 +115,9 @@ pub(crate) fn serve(
     let drive = HandlerOptions::new().idempotency_retention(IDEMPOTENCY);
     let run = RunObject(shared.clone()).into_service_definition().options(service.clone().handler("drive", drive));
     let inbox = InboxObject.into_service_definition().options(service.clone());
-    let state = StateObject.into_service_definition().options(service);
-    let endpoint = with_keys(Endpoint::builder().bind(run).bind(inbox).bind(state), location)?;
+    let state = StateObject.into_service_definition().options(service.clone());
+    let store = StoreObject.into_service_definition().options(service);
+    let endpoint = with_keys(Endpoint::builder().bind(run).bind(inbox).bind(state).bind(store), location)?;
     Ok(shared.runtime.spawn(accept(listener, HyperEndpoint::new(endpoint.build()), stop)))
 }
 
@@ -152,9 +156,61 @@ async fn accept(listener: TcpListener, endpoint: HyperEndpoint, mut stop: onesho
     open.shutdown().await;
 }
 
+/// The answer to a query of the cluster's state.
+#[derive(Deserialize)]
+struct Answer {
+    rows: Vec<Row>,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    value_utf8: String,
+}
+
+/// Registers the endpoint with the cluster, unless the cluster belongs to another store. From then on it belongs to this
+/// one.
+pub(crate) async fn join(admin: &Client, ingress: &Client, url: &str, own: &str) -> Result<(), OpenRestateError> {
+    let failed = |error: RequestError| OpenRestateError::Register(error.to_string());
+    let check = |owner: String| match owner == own {
+        true => Ok(()),
+        false => Err(OpenRestateError::OtherStore { owner, own: own.to_owned() }),
+    };
+    let owner = owner(admin).await.map_err(failed)?;
+    let is_free = owner.is_none();
+    owner.map_or(Ok(()), check)?;
+    register(admin, url).await?;
+    if is_free {
+        // Of two stores that find the cluster free, one gets it.
+        let path = format!("/{STORE}/{THE_STORE}/claim");
+        check(ingress.post(&path, None, &own, REGISTER_PATIENCE).await.map_err(failed)?)?;
+    }
+    Ok(())
+}
+
+/// Returns the name of the store to which the cluster belongs. No process needs to be there for that.
+async fn owner(admin: &Client) -> Result<Option<String>, RequestError> {
+    let query = format!(
+        "SELECT value_utf8 FROM state WHERE service_name = '{STORE}' AND service_key = '{THE_STORE}' AND key = 'name'"
+    );
+    let (body, began) = (HashMap::from([("query", query)]), Instant::now());
+    let found: Answer = loop {
+        match admin.post("/query", None, &body, REGISTER_PATIENCE).await {
+            // A cluster that has just started does not know the places of its state yet.
+            Err(RequestError::Refused { status, .. })
+                if status.is_server_error() && began.elapsed() < REGISTER_PATIENCE =>
+            {
+                tokio::time::sleep(QUERY_PAUSE).await;
+            }
+            found => break found?,
+        }
+    };
+    // A text that is no name belongs to no store.
+    Ok(found.rows.into_iter().next().map(|row| parse(&row.value_utf8).unwrap_or(row.value_utf8)))
+}
+
 /// Registers the endpoint with the cluster, so that it gets the new invocations. The cluster knows an endpoint by its URL,
 /// so this changes nothing if that URL gets them already. If another one got them until now, the log says so.
-pub(crate) async fn register(admin: &Client, url: &str) -> Result<(), OpenRestateError> {
+async fn register(admin: &Client, url: &str) -> Result<(), OpenRestateError> {
     let register = async |force: bool| {
         let deployment = Deployment { uri: url, force };
         admin.post::<_, serde_json::Value>("/deployments", None, &deployment, REGISTER_PATIENCE).await

@@ -21,7 +21,7 @@ use crate::{
     shared::Shared,
     tree::{Key, Queued, Tree},
     units,
-    wire::{Commit, Drive, Mail, Status, Then},
+    wire::{Commit, Drive, Form, Mail, Status, Then},
 };
 
 /// The time after which an invocation that still drives offers an awakeable to the inbox.
@@ -257,7 +257,7 @@ impl Invocation {
             // The facts may name any blob that is stored by now.
             blocking(|| self.shared.blobs.settle())?;
         }
-        Ok(Commit { units, outcomes, listen, publish, then })
+        Ok(Commit { form: Form::PRESENT, units, outcomes, listen, publish, then })
     }
 
     fn count_calls(&mut self, entry: &Entry) {

@@ -12,12 +12,13 @@
 //!
 //! **The order of a commit.** The driver's entries travel to the handler of the invocation, become the value of one
 //! `ctx.run`, and are durable when the cluster answers. The units go from the journal of the invocation to the state of
-//! the object when the run rests, and at the latest 50 ms after the first of them, for readers in other processes.
+//! the object when the run rests, and at the latest 250 ms after the first of them, for readers in other processes.
 //!
 //! **Refused**: sessions of agentic flows, the removal of a tenant, and checks and copies of the whole
 //! store. It removes no blobs.
 //!
 //! All processes of a cluster share one URL, because an invocation stays at the URL of the deployment at which it began.
+//! A cluster belongs to one store: its object `FlowcellStore` has the name of the database.
 //! The cluster sends an invocation to any process behind the URL. A process that has accepted a run and does not get its
 //! invocation stops its driver, and the other process drives the run from its facts.
 //!
@@ -60,6 +61,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use flowcell_contract::Blobs;
 use flowcell_runtime::{
     blocking::blocking,
+    ports::StoreError,
     shared::SharedRuns,
     sql::{OpenSharedStoreError, SharedStore},
 };
@@ -96,6 +98,21 @@ pub enum OpenRestateError {
     /// The cluster does not accept the endpoint.
     #[error("cannot register this process with the Restate cluster: {0}")]
     Register(String),
+    /// The cluster belongs to another store.
+    #[error(
+        "the Restate cluster belongs to another store: it knows the database `{owner}`, and this one is `{own}`; use the database \
+         of that store, or a cluster of its own; if that store is gone for ever, `restate kv clear FlowcellStore` frees the \
+         cluster"
+    )]
+    OtherStore {
+        /// The name of the database to which the cluster belongs.
+        owner: String,
+        /// The name of this database.
+        own: String,
+    },
+    /// The database does not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// A thread cannot start.
     #[error("cannot start the threads for the Restate cluster: {0}")]
     Threads(String),
@@ -163,7 +180,10 @@ impl RestateStore {
             let url = self.location.url.clone().unwrap_or_else(|| format!("http://{}", self.location.listen));
             let (admin, (answer, answered)) =
                 (Client::new(std::slice::from_ref(admin)), std::sync::mpsc::sync_channel(1));
-            self.shared.runtime.spawn(async move { _ = answer.send(endpoint::register(&admin, &url).await) });
+            let (shared, own) = (self.shared.clone(), self.tables.name()?);
+            self.shared.runtime.spawn(async move {
+                _ = answer.send(endpoint::join(&admin, &shared.ingress, &url, &own).await);
+            });
             let ended = |_| OpenRestateError::Threads("the threads have ended".to_owned());
             answered.recv().map_err(ended)??;
         }

@@ -23,7 +23,7 @@ use crate::{
     tree::{Key, object_key, parse_key},
     wire::{
         Commit, Drive, Found, Head, INBOX, Mail, PageOfUnits, Post, RUN, ReadUnits, STATE, StateWrite, StoredUnit,
-        Then, Writes,
+        Then, Writes, parse,
     },
 };
 
@@ -47,9 +47,11 @@ pub(crate) struct RunObject(pub(crate) Arc<Shared>);
 
 #[restate_sdk::object(name = "FlowcellRun", lazy_state, client_visibility = "pub(crate)")]
 impl RunObject {
-    /// Drives the tree until it rests.
+    /// Drives the tree until it rests. An input that this version does not understand fails only the try, so that a process
+    /// of another version takes it. The cluster would end an invocation whose input it cannot decode, and lose the run.
     #[handler]
-    async fn drive(&self, ctx: ObjectContext<'_>, Json(input): Json<Drive>) -> Result<(), HandlerError> {
+    async fn drive(&self, ctx: ObjectContext<'_>, Json(input): Json<Box<RawValue>>) -> Result<(), HandlerError> {
+        let input: Drive = parse(input.get())?;
         let key = parse_key(ctx.key()).ok_or_else(|| TerminalError::new("the key names no run"))?;
         if ctx.get::<bool>(REMOVED).await?.is_some() {
             return Ok(());
@@ -401,5 +403,24 @@ impl StateObject {
             ctx.set(&format!("v/{key}"), Json(Versioned { value: value.clone(), version: *version }));
         }
         Ok(true)
+    }
+}
+
+/// The key of the state with the name of a store.
+const NAME: &str = "name";
+
+/// The object with the name of the store to which the cluster belongs.
+pub(crate) struct StoreObject;
+
+#[restate_sdk::object(name = "FlowcellStore", client_visibility = "pub(crate)")]
+impl StoreObject {
+    /// Gives the cluster to a store, unless it belongs to one. Returns the name of the store to which it belongs.
+    #[handler]
+    async fn claim(&self, ctx: ObjectContext<'_>, Json(name): Json<String>) -> Result<Json<String>, HandlerError> {
+        if let Some(owner) = ctx.get::<Json<String>>(NAME).await? {
+            return Ok(owner);
+        }
+        ctx.set(NAME, Json(name.clone()));
+        Ok(Json(name))
     }
 }

@@ -30,7 +30,7 @@ use crate::{
     state::{Undecided, Versioned},
     tree::{Key, Pending, Queued, Tree, object_key},
     units,
-    wire::{Drive, Found, INBOX, PageOfUnits, RUN, ReadUnits, STATE},
+    wire::{Drive, Form, Found, INBOX, PageOfUnits, RUN, ReadUnits, STATE},
 };
 
 /// The time that the end of this process waits until its trees are handed over.
@@ -271,7 +271,7 @@ impl Shared {
                 return refuse(first);
             }
         };
-        let drive = Drive { first: units, ..Drive::default() };
+        let drive = Drive { form: Form::PRESENT, first: units, ..Drive::default() };
         let sent = self.send_drive(&tree.key, &drive, Some("first"), SEND_PATIENCE).await;
         let is_accepted = match sent {
             Ok(true) => true,

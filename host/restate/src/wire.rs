@@ -11,7 +11,10 @@ use flowcell_runtime::{
     ports::{Record, StoreError, StoredStatus},
     sql::StatusNote,
 };
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{DeserializeOwned, Error as _},
+};
 use serde_json::value::RawValue;
 
 /// The name of the object with the journal of a tree.
@@ -20,10 +23,57 @@ pub(crate) const RUN: &str = "FlowcellRun";
 pub(crate) const STATE: &str = "FlowcellState";
 /// The name of the object with the inbox of a tree.
 pub(crate) const INBOX: &str = "FlowcellInbox";
+/// The name of the object with the name of the store.
+pub(crate) const STORE: &str = "FlowcellStore";
+
+/// The key of the one object of this kind.
+pub(crate) const THE_STORE: &str = "store";
+
+/// The form of what a handler of an invocation does: its steps, and the texts that it writes. The cluster compares them
+/// with those of an earlier try of the invocation, byte by byte.
+///
+/// A change of the steps, of a text below, or of a page or a head needs the next number. The handler keeps the form before
+/// for invocations that began with it, which is recorded in their input or in their first commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Form(u32);
+
+impl Form {
+    /// The form of texts that name none.
+    pub(crate) const FIRST: Form = Form(1);
+    /// The form of this version.
+    pub(crate) const PRESENT: Form = Form(1);
+
+    fn is_first(&self) -> bool {
+        *self == Form::FIRST
+    }
+}
+
+impl Default for Form {
+    fn default() -> Form {
+        Form::FIRST
+    }
+}
+
+/// A text with a later form fails the try. The cluster tries again, until a process of that version takes the invocation.
+impl<'de> Deserialize<'de> for Form {
+    fn deserialize<D: Deserializer<'de>>(text: D) -> Result<Form, D::Error> {
+        let number = u32::deserialize(text)?;
+        if number > Form::PRESENT.0 {
+            let known = Form::PRESENT.0;
+            let why = format!(
+                "a newer version of Flowcell began this invocation, with the form {number}; this version knows the form {known}"
+            );
+            return Err(D::Error::custom(why));
+        }
+        Ok(Form(number))
+    }
+}
 
 /// The input of the handler that drives a run tree.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Drive {
+    #[serde(default, skip_serializing_if = "Form::is_first")]
+    pub(crate) form: Form,
     /// The first units of a new run. The handler keeps them if the object has no run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) first: Vec<StoredUnit>,
@@ -76,6 +126,8 @@ pub(crate) struct StateWrite {
 /// The result of one `ctx.run`: facts that become durable together, and the next step of the handler.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Commit {
+    #[serde(default, skip_serializing_if = "Form::is_first")]
+    pub(crate) form: Form,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) units: Vec<StoredUnit>,
     /// The outcomes of messages that no unit of the commit records, by their numbers.
@@ -246,4 +298,50 @@ pub(crate) fn record(run: &RunId, text: &RawValue) -> Result<Record, StoreError>
 /// Writes a value as raw JSON text.
 pub(crate) fn raw<T: Serialize>(value: &T) -> Result<Box<RawValue>, StoreError> {
     serde_json::value::to_raw_value(value).map_err(|error| StoreError(error.to_string().into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recorded::Recorded;
+
+    fn text<T: Serialize>(value: &T) -> String {
+        serde_json::to_string(value).unwrap()
+    }
+
+    /// A process of a later version goes on with invocations of this one, so it must write these texts for them.
+    #[test]
+    fn texts_of_the_first_form_stay_the_same() {
+        let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
+        let unit = StoredUnit {
+            run: "r".into(),
+            first: 0,
+            next: 2,
+            unit: raw("{\"u\":1}"),
+            record: Some(raw("{\"flow\":\"f\"}")),
+            status: Some(Status::Parked { due: Some(7), needs_attention: false }),
+            note: Some(StatusNote { ts: 5, ..StatusNote::default() }),
+            writes: Some(Writes {
+                flow: "f".into(),
+                writes: vec![StateWrite { key: "k".into(), value: raw("1"), version: 3 }],
+            }),
+            delivered: Some(4),
+        };
+        let (mut recorded, mail) = (
+            Recorded::default(),
+            Mail { number: 4, post: Post { id: "m".into(), run: "r".into(), request: "{}".into() } },
+        );
+        recorded.add(std::slice::from_ref(&unit));
+        let commit = Commit {
+            units: vec![unit.clone()],
+            outcomes: vec![(4, "ok".into())],
+            listen: true,
+            publish: true,
+            then: Then::HandOver,
+            ..Commit::default()
+        };
+        let drive = Drive { first: vec![unit], claim: Some("c".into()), mail: true, ..Drive::default() };
+        let present = [text(&recorded.heads.values().collect::<Vec<_>>()), text(&commit), text(&drive), text(&mail)];
+        assert_eq!(present.join("\n"), include_str!("wire/form-1.txt").trim_end());
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use flowcell_restate::OpenRestateError;
 use flowcell_runtime::{
     FlowRunner, RunStatus, World,
     ports::{Erase, LabelChange, Runs, Sessions},
@@ -11,8 +12,8 @@ use flowcell_runtime::{
 
 use crate::{
     nodes::{Nodes, TextFlows, chain, ledger, options, pinned, tenant},
-    server::{free_port, server, start, tables},
-    supervisor::{Host, fresh},
+    server::{free_port, own_server, post, server, start, tables, wait_until},
+    supervisor::{Host, fresh, open},
 };
 
 #[test]
@@ -76,6 +77,51 @@ fn a_cluster_that_signs_its_requests_drives_runs() {
     let run = fresh("signed");
     host.accept(&run, &chain(&["type: t.call"]));
     host.wait_for(&run, "succeeded");
+}
+
+#[test]
+fn a_cluster_belongs_to_one_store() {
+    let Some(server) = server() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (own, other) = (tables().unwrap(), tables().unwrap());
+    let host = Host::at(&server.url(&own, free_port()), folder.path());
+    let refused = open(&server.url(&other, free_port())).unwrap().listen().err();
+    assert!(matches!(refused, Some(OpenRestateError::OtherStore { .. })), "{refused:?}");
+    let run = fresh("kept");
+    host.accept(&run, &chain(&["type: t.noop"]));
+    host.wait_for(&run, "succeeded");
+    drop(host);
+    // Also while no process is there.
+    let refused = open(&server.url(&other, free_port())).unwrap().listen().err();
+    assert!(matches!(refused, Some(OpenRestateError::OtherStore { .. })), "{refused:?}");
+    assert!(open(&server.url(&own, free_port())).unwrap().listen().is_ok(), "its own store uses it again");
+}
+
+#[test]
+fn of_two_stores_that_begin_together_one_gets_the_cluster() {
+    let Some(server) = own_server() else { return };
+    let urls = [tables().unwrap(), tables().unwrap()].map(|tables| server.url(&tables, free_port()));
+    let stores = urls.map(|url| open(&url).unwrap());
+    let listened = std::thread::scope(|scope| {
+        let all: Vec<_> = stores.iter().map(|store| scope.spawn(|| store.listen())).collect();
+        all.into_iter().map(|one| one.join().unwrap()).collect::<Vec<_>>()
+    });
+    assert_eq!(listened.iter().filter(|listened| listened.is_ok()).count(), 1, "{listened:?}");
+}
+
+#[test]
+fn an_invocation_of_a_newer_version_waits_for_a_process_of_that_version() {
+    let Some(server) = server() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let host = Host::open(&server, folder.path());
+    let run = fresh("newer");
+    post(server.ingress, &format!("/FlowcellRun/local%2F{run}/drive/send"), r#"{"form":1000000}"#);
+    let query = format!(
+        "{{\"query\":\"SELECT last_failure FROM sys_invocation WHERE target_service_key = 'local/{run}' AND status = \
+         'backing-off'\"}}"
+    );
+    wait_until("the invocation waits", || post(server.admin, "/query", &query).contains("newer version of Flowcell"));
+    assert!(host.store.run(&tenant(), &run.as_str().into()).unwrap().is_none());
 }
 
 #[test]
