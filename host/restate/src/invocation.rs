@@ -25,9 +25,9 @@ use crate::{
 };
 
 /// The time after which an invocation that still drives offers an awakeable to the inbox.
-const LISTEN_AFTER: Duration = Duration::from_millis(20);
+const LISTEN_AFTER: Duration = Duration::from_millis(100);
 /// The time after which units that are only in the journal of the invocation go to the state, for readers elsewhere.
-const PUBLISH_AFTER: Duration = Duration::from_millis(50);
+const PUBLISH_AFTER: Duration = Duration::from_millis(250);
 /// The time that an invocation waits for the messages for which it was begun. Another one may have handled them.
 const MAIL_PATIENCE: Duration = Duration::from_secs(1);
 /// The number of commits after which an invocation hands over as soon as no call is open.

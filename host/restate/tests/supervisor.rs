@@ -89,6 +89,14 @@ impl Host {
         self.runtime.block_on(runner.accept()).unwrap();
     }
 
+    /// Accepts a new run with an id that is made for it. Returns the id.
+    pub(crate) fn accept_new(&self, body: &str) -> String {
+        let runner = FlowRunner::new(pinned(body), self.world.clone(), RunOptions::default()).unwrap();
+        let run = runner.run_id().to_string();
+        self.runtime.block_on(runner.accept()).unwrap();
+        run
+    }
+
     /// Returns the status of a run in lists.
     pub(crate) fn listed(&self, run: &str) -> Option<String> {
         let rows = self.store.runs(&tenant(), &Filter { limit: 1_000, ..Filter::default() }).unwrap();
