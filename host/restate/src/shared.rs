@@ -13,7 +13,7 @@ use flowcell_contract::{RunId, Tenant};
 use flowcell_runtime::{
     World,
     blocking::blocking,
-    ports::{Entry, Journal, Record, StoreError, StoreErrorKind},
+    ports::{Entry, Journal, Record, StoreError},
     sql::SharedStore,
 };
 use parking_lot::Mutex;
@@ -148,7 +148,7 @@ impl Shared {
                 Ok(Some(Record { parent: Some(parent), .. })) => key.1 = parent,
                 Ok(_) => break,
                 // Only a top run is known to be removed.
-                Err(error) if error.kind() == StoreErrorKind::Failed => break,
+                Err(error) if error == StoreError::removed(&key.1) => break,
                 Err(error) => return Err(error),
             }
         }

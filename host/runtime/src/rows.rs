@@ -109,11 +109,6 @@ fn unreadable(run: &RunId, error: &serde_json::Error) -> StoreError {
     }
 }
 
-/// Returns the error of a run that was removed.
-pub(crate) fn removed(run: &RunId) -> StoreError {
-    StoreError(format!("the run `{run}` was removed, and its id cannot be used again").into())
-}
-
 /// Computes the checksum of a row. It includes the checksum of the previous row, and so covers all earlier rows.
 pub(crate) fn checksum(before: u32, first_seq: u64, ts: u64, body: &str, cuts: Option<&str>) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(before);

@@ -17,8 +17,7 @@ use crate::{
     limits::MAX_REPEATS,
     live::LivePermit,
     outcome,
-    ports::{Pin, Record},
-    rows::removed,
+    ports::{Pin, Record, StoreError},
     state::RunState,
     versions::SCOPE_MARK,
     world::{Pinned, World},
@@ -119,7 +118,7 @@ impl Caller<'_> {
                 return Ok((self.world.flows.called_again(name, self.pin, &record.pin)?, Some(run)));
             }
             repeats = match self.world.journal.find(&self.identity.tenant, &before) {
-                Err(error) if error == removed(&before) => {
+                Err(error) if error == StoreError::removed(&before) => {
                     let run = &self.identity.run_id;
                     tracing::warn!(
                         "the run `{run}` calls the present version of `{name}`, because the run `{before}`, which it \

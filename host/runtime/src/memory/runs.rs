@@ -7,10 +7,7 @@ use std::{
 
 use flowcell_contract::{RunId, Tenant};
 
-use crate::{
-    ports::{Entry, Record, Removed, Removing, StoreError, StoredStatus, Undeletable, Unit},
-    rows::removed,
-};
+use crate::ports::{Entry, Record, Removed, Removing, StoreError, StoredStatus, Undeletable, Unit};
 
 type Key = (Tenant, RunId);
 
@@ -61,7 +58,7 @@ impl RunTable {
     pub(super) fn record(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Record>, StoreError> {
         let key = (tenant.clone(), run.clone());
         if self.removed.contains(&key) {
-            return Err(removed(run));
+            return Err(StoreError::removed(run));
         }
         Ok(self.runs.get(&key).and_then(|run| run.record.clone()))
     }

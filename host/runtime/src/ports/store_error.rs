@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use flowcell_contract::{Failure, code};
+use flowcell_contract::{Failure, RunId, code};
 
 /// The kind of an error of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +64,11 @@ impl StoreError {
     /// Creates an error for data that is damaged.
     pub fn damaged(message: impl Into<Arc<str>>) -> StoreError {
         StoreError::new(StoreErrorKind::Damaged, message)
+    }
+
+    /// Creates the error of a run that was removed.
+    pub fn removed(run: &RunId) -> StoreError {
+        StoreError(format!("the run `{run}` was removed, and its id cannot be used again").into())
     }
 
     /// Creates an error for a store that does not answer, such as one that was closed.

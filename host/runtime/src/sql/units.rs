@@ -15,7 +15,7 @@ use super::{
 use crate::{
     limits::MAX_READ_BYTES,
     ports::{Entry, Journal, Record, Runs, StoreError, Unit},
-    rows::{UnitPosition, UnitRow, damaged, removed},
+    rows::{UnitPosition, UnitRow, damaged},
 };
 
 /// The maximum number of rows of one read.
@@ -27,7 +27,7 @@ async fn find(connection: &mut Connection, tenant: &Tenant, run: &RunId) -> Answ
     let Some(row) = connection.row(sql, args![tenant.as_str(), hash(run.as_str())]).await? else { return Ok(Ok(None)) };
     let text = row.text(0)?;
     if text.is_empty() {
-        return Ok(Err(removed(run)));
+        return Ok(Err(StoreError::removed(run)));
     }
     Ok(serde_json::from_str(&text).map(Some).map_err(|error| damaged(run, &error)))
 }

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     limits::{MAX_INLINE_BYTES, MAX_READ_BYTES},
     ports::{Entry, Journal, Record, Runs, StoreError, Unit},
-    rows::{UnitPosition, UnitRow, checksum, cut::ExternalizedRow, damaged, removed},
+    rows::{UnitPosition, UnitRow, checksum, cut::ExternalizedRow, damaged},
 };
 
 /// The row of a run, and the end of its journal.
@@ -214,7 +214,7 @@ impl Journal for Reader {
         let text: Option<String> =
             select.query_row(params![tenant.as_str(), run.as_str()], |row| row.get(0)).optional()?;
         if text.as_deref() == Some("") {
-            return Err(removed(run));
+            return Err(StoreError::removed(run));
         }
         let parse = |text: String| serde_json::from_str(&text).map_err(|error| damaged(run, &error));
         text.map(parse).transpose()
