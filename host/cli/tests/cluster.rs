@@ -85,6 +85,52 @@ fn a_server_drives_runs_of_a_cluster_and_other_commands_reach_them() {
 }
 
 #[test]
+fn jobs_triggers_and_quotas_work_on_a_cluster() {
+    let Some(cluster) = restate::server() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("waits.yaml"), WAITS).unwrap();
+    let url = cluster.url(&tables().unwrap(), free_port());
+    let run = |arguments: &[&str]| run_ok(folder, &[arguments, &["--store", &url]].concat());
+    let mut server = Serving::start(folder, &url);
+    // The end of a run starts another one.
+    let after = json!({
+        "flow": { "name": "reports", "triggers": [{ "id": "after", "event": { "flow": "waits" } }] },
+        "nodes": [{ "id": "say", "type": "control.noop" }],
+    });
+    for flow in [json!(WAITS), after] {
+        let stored = server.ask("POST", "/v1/flows", &json!({ "flow": flow }));
+        assert!(stored.starts_with("HTTP/1.1 201 "), "{stored}");
+    }
+    let ids = ["a", "b", "c"];
+    ids.iter().for_each(|id| _ = run(&["run", "waits.yaml", "--run-id", id, "--detach", "--quiet"]));
+    ids.iter().for_each(|id| wait_for(folder, &url, id, "parked"));
+    let count = |filter: &[&str]| statuses(folder, &url, filter).len();
+    run(&["runs", "bulk", "cancel", "--flow", "waits", "--yes"]);
+    ids.iter().for_each(|id| wait_for(folder, &url, id, "cancelled"));
+    wait_until("each end starts a run", || count(&["--flow", "reports", "--status", "succeeded"]) == ids.len());
+    run(&["runs", "bulk", "retry", "--flow", "waits", "--status", "cancelled", "--yes"]);
+    wait_until("three runs repeat the cancelled ones", || count(&["--status", "parked"]) == ids.len());
+    run(&["runs", "bulk", "delete", "--flow", "waits", "--status", "cancelled", "--yes"]);
+    wait_until("the cancelled runs are gone", || count(&["--flow", "waits"]) == ids.len());
+    // A quota pauses a run, and a larger one lets it go on.
+    run(&["tenant", "create", "local"]);
+    let policy = |events: u32| {
+        fs::write(folder.join("quota.yaml"), format!("perDay: {{ events: {events}, onExhausted: pause }}\n")).unwrap();
+        run(&["tenant", "policy", "local", "--set", "quota.yaml"]);
+    };
+    policy(5);
+    run(&["run", "waits.yaml", "--run-id", "paused", "--detach", "--quiet"]);
+    let shows = |text: &str| run(&["runs", "show", "paused"]).contains(text);
+    wait_until("the quota pauses the run", || shows("quota_exceeded"));
+    policy(100_000);
+    wait_until("the run asks", || shows("Well?"));
+    run(&["answer", "paused", "ask", "yes"]);
+    wait_for(folder, &url, "paused", "succeeded");
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
 fn a_server_says_that_the_cluster_is_away_and_goes_on_with_it() {
     let Some(mut cluster) = restate::own_server() else { return };
     let folder = tempfile::tempdir().unwrap();

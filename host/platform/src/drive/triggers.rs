@@ -146,6 +146,8 @@ pub struct Triggers {
     changed: Notify,
     ends: mpsc::Sender<(Tenant, EndedRun)>,
     ended: tokio::sync::Mutex<mpsc::Receiver<(Tenant, EndedRun)>>,
+    /// The triggers that wait for ends of runs, and whose progress has begun.
+    waiting_for_ends: ends::Begun,
     /// Limits how often the ends of triggered runs start further runs.
     rate: Rate,
     /// The runs that posts are starting.
@@ -169,6 +171,7 @@ impl Triggers {
             changed: Notify::new(),
             ends,
             ended: tokio::sync::Mutex::new(ended),
+            waiting_for_ends: ends::Begun::default(),
             rate: Rate::default(),
             posts: RunLocks::default(),
             refused_posts: RefusedPosts::default(),
@@ -288,7 +291,8 @@ impl Triggers {
     async fn start(&self, host: &Host, live: &[TenantTrigger], now: u64, scans: bool) -> Result<Vec<RunId>, LookError> {
         let mut started = times::start_due(&*self.owners, host, live, now).await?;
         started.extend(times::start_requested(&*self.owners, host, live).await?);
-        if scans {
+        // A trigger waits for ends from the first look at it on, and not only from the first scan on.
+        if scans || self.waiting_for_ends.lacks_any(host.tenant(), live) {
             started.extend(ends::look_for_ends(self, host, live, now).await?);
         }
         Ok(started)

@@ -11,7 +11,7 @@
 //! of the chain, 2 for the third, and so on. From depth 2 on, the tenant's [`rate`](super::rate) limits the starts. A
 //! start that exceeds the limit is made by a later scan.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use flowcell_contract::{Json, RunId, Tenant};
 use flowcell_flow::triggers::Cause;
@@ -20,6 +20,7 @@ use flowcell_runtime::{
     fact::RunEnd,
     ports::{RunRow, StoreError},
 };
+use parking_lot::Mutex;
 
 use super::{
     LookError, Triggers,
@@ -69,6 +70,30 @@ impl TenantTrigger {
     }
 }
 
+/// The maximum number of triggers that [`Begun`] remembers. Of others the mark is read at each look.
+const MAX_BEGUN: usize = 10_000;
+
+/// The triggers whose mark exists, as far as this process knows: the tenant, the key and the cause of each.
+#[derive(Default)]
+pub(super) struct Begun(Mutex<HashSet<(Tenant, String, String)>>);
+
+impl Begun {
+    fn add(&self, tenant: &Tenant, live: &TenantTrigger) {
+        let mut begun = self.0.lock();
+        if begun.len() >= MAX_BEGUN {
+            begun.clear();
+        }
+        begun.insert((tenant.clone(), live.key(), live.cause()));
+    }
+
+    /// Returns true if a trigger waits for ends and is not known to have a mark.
+    pub(super) fn lacks_any(&self, tenant: &Tenant, live: &[TenantTrigger]) -> bool {
+        let mut waiting = live.iter().filter(|live| live.enabled && matches!(live.trigger.cause, Cause::Event { .. }));
+        let begun = self.0.lock();
+        waiting.any(|live| !begun.contains(&(tenant.clone(), live.key(), live.cause())))
+    }
+}
+
 /// Starts the flows that wait for the end of this run, which this process has driven. If a start fails, a later scan
 /// tries the start again.
 pub(super) async fn start_waiting_flows(triggers: &Triggers, tenant: &Tenant, end: &EndedRun) {
@@ -97,6 +122,7 @@ pub(super) async fn look_for_ends(
     let mut waiting = Vec::new();
     for live in live.iter().filter(|live| live.enabled && matches!(live.trigger.cause, Cause::Event { .. })) {
         let (mark, version) = Records(host).read_or_create_mark(&live.key(), &live.cause(), now)?;
+        triggers.waiting_for_ends.add(host.tenant(), live);
         waiting.push(WaitingTrigger { live, mark, version, stuck: None });
     }
     let Some(from) = waiting.iter().map(|waiting| waiting.scan_start(now)).min() else { return Ok(Vec::new()) };
