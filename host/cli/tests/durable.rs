@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::kit::{self, flowcell, numbered, output_of, scale, stderr, stdout};
 
 /// Interval in events between two kill points. `FLOWCELL_TEST_SCALE` divides it.
-const STEP: usize = 3;
+const STEP: usize = 5;
 
 /// Returns whether a file holds test cases.
 fn is_test(path: &Path) -> bool {

@@ -14,9 +14,9 @@ use crate::{
 };
 
 /// Interval in commits between two cancel points. `FLOWCELL_TEST_SCALE` divides it.
-const COMMIT_STEP: usize = 4;
+const COMMIT_STEP: usize = 7;
 /// Interval in events between two cancel points. An event may be reported after the end of the run.
-const EVENT_STEP: usize = 18;
+const EVENT_STEP: usize = 31;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The state of the process during and after the cancellation.
@@ -161,5 +161,5 @@ fn r32_a_run_cancelled_at_any_point_ends_and_begins_nothing_more() {
     }
     println!("{cancelled} of {count} runs cancelled before they ended, {} violations", wrong.len());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(cancelled > 25, "only {cancelled} of {count} runs were cancelled");
+    assert!(cancelled * 5 > count, "only {cancelled} of {count} runs were cancelled");
 }

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Interval in commits between two kill points. `FLOWCELL_TEST_SCALE` divides it.
-const STEP: usize = 2;
+const STEP: usize = 3;
 /// Flows whose processes die at the same time.
 const WORKERS: usize = 4;
 /// Minimum number of flows that the tests use.
