@@ -23,8 +23,10 @@ use tokio::{net::TcpStream, time::timeout};
 
 use crate::wire::parse;
 
-/// The maximum duration of one request.
+/// The maximum duration of one request, and that of one whose caller has less patience. An address that a network has
+/// separated from the other nodes accepts connections and does not answer.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(10);
+const SHORT_PATIENCE: Duration = Duration::from_secs(3);
 /// The maximum duration of a connect.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 /// The time for the answer of one address whether it is there.
@@ -96,7 +98,8 @@ impl Client {
         self.away.lock().clone()
     }
 
-    /// Posts a JSON text. Tries again while the server does not answer, at most until `patience` is over.
+    /// Posts a JSON text. Tries again while the server does not answer, at least once at each address, and until `patience`
+    /// is over.
     pub(crate) async fn post<I: Serialize, O: DeserializeOwned>(
         &self,
         path: &str,
@@ -122,10 +125,13 @@ impl Client {
         patience: Duration,
     ) -> Result<O, RequestError> {
         let (began, mut pause) = (tokio::time::Instant::now(), Duration::from_millis(5));
+        let each = patience.clamp(SHORT_PATIENCE, REQUEST_PATIENCE);
+        let mut tries = 0;
         loop {
+            tries += 1;
             let place = self.present.load(Ordering::Relaxed);
             let sending = self.try_send(place, method, path, id, body.clone());
-            let answered = match timeout(REQUEST_PATIENCE, sending).await {
+            let answered = match timeout(each, sending).await {
                 Ok(answered) => answered,
                 Err(_) => Err(self.unreachable(place, "it did not answer in time")),
             };
@@ -146,7 +152,7 @@ impl Client {
                         Err(error) => error,
                     };
                     self.leave(place);
-                    if began.elapsed() + pause > patience {
+                    if tries >= self.addresses.len() && began.elapsed() + pause > patience {
                         return Err(error);
                     }
                     tokio::time::sleep(pause).await;

@@ -176,10 +176,9 @@ impl RestateStore {
         };
         let (stop, stopped) = oneshot::channel();
         let serving = endpoint::serve(&self.shared, &self.location, listener, stopped)?;
-        if let Some(admin) = &self.location.admin {
+        if !self.location.admin.is_empty() {
             let url = self.location.url.clone().unwrap_or_else(|| format!("http://{}", self.location.listen));
-            let (admin, (answer, answered)) =
-                (Client::new(std::slice::from_ref(admin)), std::sync::mpsc::sync_channel(1));
+            let (admin, (answer, answered)) = (Client::new(&self.location.admin), std::sync::mpsc::sync_channel(1));
             let (shared, own) = (self.shared.clone(), self.tables.name()?);
             self.shared.runtime.spawn(async move {
                 _ = answer.send(endpoint::join(&admin, &shared.ingress, &url, &own).await);

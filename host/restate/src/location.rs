@@ -11,16 +11,16 @@ const INGRESS_PORT: u16 = 8_080;
 const ADMIN_PORT: u16 = 9_070;
 /// The usual port at which the cluster invokes a process.
 const LISTEN_PORT: u16 = 9_080;
-/// The maximum number of addresses of the ingress.
-const MAX_INGRESSES: usize = 8;
+/// The maximum number of addresses of the ingress, and of the admin interface.
+const MAX_ADDRESSES: usize = 8;
 
 /// A Restate cluster, and how this process uses it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Location {
     /// The addresses of the ingress, `HOST:PORT`, one or several. The next one is used when one does not answer.
     pub ingress: Vec<String>,
-    /// The address of the admin interface, `HOST:PORT`. `None`: the operator registers the deployment.
-    pub admin: Option<String>,
+    /// The addresses of the admin interface, `HOST:PORT`. Without one, the operator registers the deployment.
+    pub admin: Vec<String>,
     /// The URL of the PostgreSQL database with the lists of runs, and with everything that belongs to no run. It may
     /// have a password.
     pub tables: String,
@@ -47,7 +47,9 @@ pub enum LocationError {
     )]
     NoTables,
     /// A parameter is unknown.
-    #[error("the URL of a Restate cluster has no parameter `{0}`; use `tables`, `ingress`, `listen`, `url` and `key`")]
+    #[error(
+        "the URL of a Restate cluster has no parameter `{0}`; use `tables`, `ingress`, `admin`, `listen`, `url` and `key`"
+    )]
     Unknown(String),
     /// The value of a parameter is wrong.
     #[error("the parameter `{0}` in the URL of the Restate cluster is wrong; it is {1}")]
@@ -65,6 +67,7 @@ impl Location {
         };
         let ingress = address(ingress, INGRESS_PORT).ok_or(LocationError::Hosts)?;
         let admin = admin.map(|admin| address(admin, ADMIN_PORT).ok_or(LocationError::Hosts)).transpose()?;
+        let admin = admin.into_iter().collect();
         let mut location = Location {
             ingress: vec![ingress],
             admin,
@@ -92,9 +95,13 @@ impl Location {
                 self.tables = value;
             }
             "tables" => return wrong("tables", "the URL of a PostgreSQL database, `postgres://…`"),
-            "ingress" => match address(&value, INGRESS_PORT).filter(|_| self.ingress.len() < MAX_INGRESSES) {
+            "ingress" => match address(&value, INGRESS_PORT).filter(|_| self.ingress.len() < MAX_ADDRESSES) {
                 Some(address) => self.ingress.push(address),
                 None => return wrong("ingress", "`HOST` or `HOST:PORT`, at most 7 times"),
+            },
+            "admin" => match address(&value, ADMIN_PORT).filter(|_| self.admin.len() < MAX_ADDRESSES) {
+                Some(address) => self.admin.push(address),
+                None => return wrong("admin", "`HOST` or `HOST:PORT`, at most 7 times"),
             },
             "listen" => match value.parse::<SocketAddr>() {
                 Ok(address) if address.port() > 0 => self.listen = address,
@@ -130,11 +137,13 @@ mod tests {
     #[test]
     fn a_location_has_usual_ports() {
         let parsed = |text: &str| {
-            Location::parse(&format!("{text}{TABLES}")).ok().map(|found| (found.ingress.join(" "), found.admin))
+            Location::parse(&format!("{text}{TABLES}"))
+                .ok()
+                .map(|found| (found.ingress.join(" "), found.admin.join(" ")))
         };
-        assert_eq!(parsed("restate://a"), Some(("a:8080".into(), None)));
-        assert_eq!(parsed("restate://a:1,b"), Some(("a:1".into(), Some("b:9070".into()))));
-        assert_eq!(parsed("restate://[::1]:80,[::1]:2"), Some(("[::1]:80".into(), Some("[::1]:2".into()))));
+        assert_eq!(parsed("restate://a"), Some(("a:8080".into(), "".into())));
+        assert_eq!(parsed("restate://a:1,b"), Some(("a:1".into(), "b:9070".into())));
+        assert_eq!(parsed("restate://[::1]:80,[::1]:2"), Some(("[::1]:80".into(), "[::1]:2".into())));
         for wrong in ["restate://", "restate://a/b", "http://a", "restate://u@a", "restate://a,", "restate://a,b,c"] {
             assert_eq!(parsed(wrong), None, "{wrong}");
         }
@@ -142,9 +151,11 @@ mod tests {
 
     #[test]
     fn a_location_has_parameters() {
-        let text = format!("restate://a,b{TABLES}&ingress=c:1&listen=10.0.0.1:80&url=http://lb:9&key=publickeyv1_x");
+        let text =
+            format!("restate://a,b{TABLES}&ingress=c:1&admin=c&listen=10.0.0.1:80&url=http://lb:9&key=publickeyv1_x");
         let Ok(location) = Location::parse(&text) else { panic!("{text}") };
         assert_eq!(location.ingress, ["a:8080", "c:1"]);
+        assert_eq!(location.admin, ["b:9070", "c:9070"]);
         assert_eq!(location.tables, "postgres://u:p+w@h/d");
         assert_eq!((location.listen, location.url.as_deref()), ("10.0.0.1:80".parse().unwrap(), Some("http://lb:9")));
         assert_eq!(location.keys, ["publickeyv1_x"]);
@@ -159,6 +170,7 @@ mod tests {
             ("?tables=postgres://u:hunter2@h/d&url=lb", "`url`"),
             ("?tables=postgres://u:hunter2@h/d&key=hunter2", "`key`"),
             ("?tables=postgres://u:hunter2@h/d&ingress=a/b", "`ingress`"),
+            ("?tables=postgres://u:hunter2@h/d&admin=u@a", "`admin`"),
             ("?tables=postgres://u:hunter2@h/d&table=x", "`table`"),
         ] {
             let told = Location::parse(&format!("restate://a{query}")).err().map(|error| error.to_string());

@@ -11,8 +11,10 @@ mod driving;
 mod flows;
 mod measures;
 mod messages;
+mod network;
 mod nodes;
 mod processes;
+mod proxy;
 mod server;
 #[path = "../../runtime/tests/stores/servers.rs"]
 #[allow(dead_code, reason = "the tests of the runtime ask servers for more")]

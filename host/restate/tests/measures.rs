@@ -2,12 +2,18 @@
 
 use std::{net::TcpListener, time::Instant};
 
-use flowcell_runtime::{ports::Runs, shared::SharedRuns};
+use flowcell_runtime::{
+    ports::{Journal, Runs},
+    shared::SharedRuns,
+};
 use restate_sdk::prelude::*;
 
 use crate::{
-    nodes::{chain, tenant},
-    server::{Server, free_port, post, server, wait_until},
+    network::Cluster,
+    nodes::{chain, ledger, tenant},
+    processes::Process,
+    proxy::Balancer,
+    server::{Server, free_port, post, server, tables, wait_until},
     supervisor::Host,
 };
 
@@ -76,11 +82,7 @@ fn commits_beside_bare_runs() {
     eprintln!("{RUNS} bare invocations at once: {:.0} ctx.run/s", (RUNS * 20) as f64 / began.elapsed().as_secs_f64());
     let body = chain(&["type: t.call"; 20]);
     let (before, began) = (host.store.commits(), Instant::now());
-    let runs = std::thread::scope(|scope| {
-        let accept = || (0..RUNS / SENDERS).map(|_| host.accept_new(&body)).collect::<Vec<_>>();
-        let senders: Vec<_> = (0..SENDERS).map(|_| scope.spawn(accept)).collect();
-        senders.into_iter().flat_map(|sender| sender.join().unwrap()).collect::<Vec<_>>()
-    });
+    let runs = accept_many(&host, &body);
     runs.iter().for_each(|run| wait_in_tables(&host, run));
     let (took, commits) = (began.elapsed().as_secs_f64(), host.store.commits() - before);
     eprintln!(
@@ -89,6 +91,81 @@ fn commits_beside_bare_runs() {
         (RUNS * 20) as f64 / took
     );
     drop(bare);
+}
+
+#[test]
+#[ignore = "prints figures"]
+fn nodes_and_processes() {
+    let body = chain(&["type: t.call"; 20]);
+    for (nodes, processes) in [(1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (3, 1), (3, 2), (3, 4)] {
+        let Some(cluster) = Cluster::of(nodes, &[]) else { return };
+        let (tables, folder) = (tables().unwrap(), tempfile::tempdir().unwrap());
+        let ports: Vec<_> = (0..processes).map(|_| free_port()).collect();
+        let balancer = Balancer::new(&ports);
+        let url = |port| format!("{}&url=http://127.0.0.1:{}", cluster.url(&tables, port), balancer.port);
+        let running: Vec<_> = ports.iter().map(|port| Process::start(&url(*port), folder.path())).collect();
+        let host = Host::without_endpoint(&url(free_port()), folder.path());
+        let mut rates = [0.0; 3];
+        for rate in &mut rates {
+            let began = Instant::now();
+            let runs = accept_many(&host, &body);
+            runs.iter().for_each(|run| wait_in_tables(&host, run));
+            *rate = (RUNS * 20) as f64 / began.elapsed().as_secs_f64();
+        }
+        eprintln!("{nodes} nodes, {processes} processes: {rates:.0?} steps/s");
+        running.into_iter().for_each(Process::end);
+    }
+}
+
+#[test]
+#[ignore = "prints figures"]
+fn gaps_after_faults() {
+    let Some(mut cluster) = Cluster::of(3, &[]) else { return };
+    let (tables, folder) = (tables().unwrap(), tempfile::tempdir().unwrap());
+    let ports = [free_port(), free_port()];
+    let balancer = Balancer::new(&ports);
+    let urls = ports.map(|port| format!("{}&url=http://127.0.0.1:{}", cluster.url(&tables, port), balancer.port));
+    let mut running: Vec<_> = urls.iter().map(|url| Process::start(url, folder.path())).collect();
+    let file = folder.path().join("ledger");
+    let body = chain(&["type: t.call, input: { ms: 10 }"; 200]);
+    let host = Host::without_endpoint(&urls[0], folder.path());
+    for round in 0..6 {
+        let before = ledger(&file).len();
+        let runs = [(); 4].map(|()| host.accept_new(&body));
+        wait_until("the runs begin", || ledger(&file).len() > before + 20);
+        let what = match round {
+            0..3 => {
+                cluster.nodes[round].kill();
+                cluster.nodes[round].start();
+                format!("node {round} was killed")
+            }
+            _ => {
+                running.remove(0).kill();
+                running.insert(0, Process::start(&urls[0], folder.path()));
+                "a process was killed".to_owned()
+            }
+        };
+        runs.iter().for_each(|run| host.wait_for(run, "succeeded"));
+        let mut gaps = runs.map(|run| longest_gap(&host, &run));
+        gaps.sort_unstable();
+        eprintln!("{what}: the four runs stood still for {gaps:?} ms");
+    }
+    running.into_iter().for_each(Process::end);
+}
+
+/// Returns the longest time between two commits of a run, in milliseconds.
+fn longest_gap(host: &Host, run: &str) -> u64 {
+    let units = host.store.read(&tenant(), &run.into(), 0, usize::MAX >> 1).unwrap();
+    units.windows(2).map(|pair| pair[1].ts.saturating_sub(pair[0].ts)).max().unwrap()
+}
+
+/// Accepts [`RUNS`] runs from several threads.
+fn accept_many(host: &Host, body: &str) -> Vec<String> {
+    std::thread::scope(|scope| {
+        let accept = || (0..RUNS / SENDERS).map(|_| host.accept_new(body)).collect::<Vec<_>>();
+        let senders: Vec<_> = (0..SENDERS).map(|_| scope.spawn(accept)).collect();
+        senders.into_iter().flat_map(|sender| sender.join().unwrap()).collect()
+    })
 }
 
 /// Waits until lists show the end of a run. Reads only the database, so that the wait takes little of what is measured.

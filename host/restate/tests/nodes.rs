@@ -77,7 +77,8 @@ impl Capability for Outside {
 
     fn perform(&self, outgoing: Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {
         let mut file = OpenOptions::new().append(true).create(true).open(&self.0).unwrap();
-        writeln!(file, "{} {}", outgoing.key, outgoing.call.function).unwrap();
+        // In one write, because other processes write to the same file.
+        file.write_all(format!("{} {}\n", outgoing.key, outgoing.call.function).as_bytes()).unwrap();
         let ms = outgoing.call.args.json().get("ms").and_then(Json::as_u64).unwrap_or(0);
         Box::pin(async move {
             if ms > 0 {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use flowcell_restate::OpenRestateError;
-use flowcell_runtime::ports::StateStore;
+use flowcell_runtime::{OpenError, ports::StateStore};
 
 use crate::{
     nodes::{chain, ledger, tenant},
@@ -21,7 +21,8 @@ const FOLDER: &str = "FLOWCELL_TEST_RESTATE_FOLDER";
 /// Another process: this test binary again.
 pub(crate) struct Process {
     child: Child,
-    input: ChildStdin,
+    /// `None` when the process ends.
+    input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
 }
 
@@ -31,15 +32,18 @@ impl Process {
         command.args(["--exact", "processes::what_the_other_process_does", "--nocapture"]);
         command.env(URL, url).env(FOLDER, folder);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
         let mut process = Process { child, input, output };
         assert_eq!(process.answer(), "ready");
         process
     }
 
+    /// Has the process accept a run. Asks again while the cluster is away, as clients do.
     pub(crate) fn accept(&mut self, run: &str, body: &str) {
-        writeln!(self.input, "{run} {}", body.replace('\n', "|")).unwrap();
-        assert_eq!(self.answer(), "accepted");
+        wait_until("the run is accepted", || {
+            writeln!(self.input.as_ref().unwrap(), "{run} {}", body.replace('\n', "|")).unwrap();
+            self.answer() == "accepted"
+        });
     }
 
     fn answer(&mut self) -> String {
@@ -54,6 +58,19 @@ impl Process {
 
     pub(crate) fn kill(self) {
         drop(self);
+    }
+
+    /// Ends the process in good order.
+    pub(crate) fn end(mut self) {
+        // The process ends at the end of its input.
+        self.input = None;
+        self.child.wait().unwrap();
+    }
+
+    /// Sends a signal to the process.
+    pub(crate) fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
     }
 }
 
@@ -76,8 +93,14 @@ fn what_the_other_process_does() {
     for line in std::io::stdin().lines() {
         let line = line.unwrap();
         let (run, body) = line.split_once(' ').unwrap();
-        host.accept(run, &body.replace('|', "\n"));
-        println!("=> accepted");
+        match host.try_accept(run, &body.replace('|', "\n")) {
+            Ok(()) => println!("=> accepted"),
+            Err(OpenError::Store(error)) if error.is_outage() => {
+                eprintln!("the run {run} is not accepted: {error}");
+                println!("=> refused");
+            }
+            Err(error) => panic!("{error}"),
+        }
     }
 }
 

@@ -21,20 +21,25 @@ use crate::servers;
 pub(crate) struct Server {
     pub(crate) ingress: u16,
     pub(crate) admin: u16,
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
     /// The watcher of the node. Its standard input closes at the end of this process, and then the watcher stops the node.
     watched: Child,
 }
 
-/// A shell script that runs a node until standard input is closed, and then removes its folder. At the line `kill` it
-/// kills the node, and at the line `start` it starts the node again.
+/// A shell script that runs a node until standard input is closed, and then removes its folder. At the line `start` it
+/// starts the node again; at `fill` and `free` it fills its disk and makes room again; another line is the signal that it
+/// sends to the node. The file `process` has the id of the node. With `FLOWCELL_TEST_DISK`, the node has a disk of that size,
+/// such as `300m`, in the memory.
 const WATCHER: &str = r#"folder=$1; shift; exec 3<&0
-start() { "$@" </dev/null >>"$folder/log" 2>&1 3<&- & server=$!; }
+if [ -n "$FLOWCELL_TEST_DISK" ]; then mkdir "$folder/data" && mount -t tmpfs -o "size=$FLOWCELL_TEST_DISK" disk "$folder/data"; fi
+start() { "$@" </dev/null >>"$folder/log" 2>&1 3<&- & server=$!; echo "$server" >"$folder/process"; }
 start "$@"
 while read -r order <&3; do
     case $order in
-        kill) kill -s KILL "$server"; wait "$server" ;;
         start) start "$@" ;;
+        fill) cat /dev/zero 2>"$folder/full" >"$folder/data/full" ;;
+        free) rm "$folder/data/full" ;;
+        *) kill -s "$order" "$server"; case $order in KILL|TERM) wait "$server" ;; esac ;;
     esac
 done
 kill -s KILL "$server"; wait "$server"; rm -rf "$folder""#;
@@ -153,7 +158,7 @@ pub(crate) fn start(more: &[(&str, String)]) -> Result<Server, String> {
 }
 
 /// Begins to start a node, which other nodes reach at a port.
-fn begin(name: &str, port: u16, more: &[(&str, String)]) -> Result<Server, String> {
+pub(crate) fn begin(name: &str, port: u16, more: &[(&str, String)]) -> Result<Server, String> {
     let program = program()?;
     let folder = tempfile::Builder::new().prefix("flowcell-restate-").tempdir().unwrap().keep();
     File::create(folder.join("log")).unwrap();
@@ -170,43 +175,18 @@ fn begin(name: &str, port: u16, more: &[(&str, String)]) -> Result<Server, Strin
         ("RESTATE_LOG_FILTER", "warn".into()),
         ("DO_NOT_TRACK", "1".into()),
     ];
-    let mut command = Command::new("sh");
+    let has_disk = more.iter().any(|(name, _)| *name == "FLOWCELL_TEST_DISK");
+    // Only in a namespace of its own may a program mount.
+    let mut command = Command::new(if has_disk { "unshare" } else { "sh" });
+    if has_disk {
+        command.args(["--user", "--map-root-user", "--mount", "sh"]);
+    }
     command.args(["-c", WATCHER, "sh"]).arg(&folder).arg(program);
     command.args(["--no-logo", "--node-name", name, "--base-dir"]).arg(folder.join("data"));
     command.envs(settings.into_iter().chain(more.iter().map(|(name, value)| (*name, value.clone()))));
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     let watched = command.spawn().unwrap();
     Ok(Server { ingress, admin, folder, watched })
-}
-
-/// A cluster of three nodes, each of which stores what one other node stores, too.
-pub(crate) struct Cluster(pub(crate) Vec<Server>, #[allow(dead_code, reason = "held until the end of the test")] Turn);
-
-impl Cluster {
-    /// Starts a cluster. If the server is not installed, prints the name of the skipped test and returns `None`.
-    pub(crate) fn of_three() -> Option<Cluster> {
-        let turn = server()?;
-        let ports = [free_port(), free_port(), free_port()];
-        let addresses = ports.map(|port| format!("\"http://127.0.0.1:{port}\"")).join(",");
-        let node = |place: usize| {
-            let more = [
-                ("RESTATE_CLUSTER_NAME", "flowcell".to_owned()),
-                ("RESTATE_METADATA_CLIENT__ADDRESSES", format!("[{addresses}]")),
-                ("RESTATE_DEFAULT_REPLICATION", "2".to_owned()),
-                ("RESTATE_AUTO_PROVISION", (place == 0).to_string()),
-            ];
-            begin(&format!("n{place}"), ports[place], &more).unwrap()
-        };
-        let nodes: Vec<_> = (0..3).map(node).collect();
-        nodes.iter().for_each(|node| node.wait().unwrap());
-        Some(Cluster(nodes, turn))
-    }
-
-    /// Returns the URL of a store on this cluster, whose process listens at a port.
-    pub(crate) fn url(&self, tables: &str, port: u16) -> String {
-        let others: String = self.0[1..].iter().map(|node| format!("&ingress=127.0.0.1:{}", node.ingress)).collect();
-        self.0[0].url(tables, port) + &others
-    }
 }
 
 /// Posts a JSON text, and returns the body of the answer, in JSON if there is a choice.
@@ -247,7 +227,7 @@ fn answers(port: u16, path: &str) -> bool {
 impl Server {
     /// Kills the node.
     pub(crate) fn kill(&mut self) {
-        self.order("kill");
+        self.order("KILL");
         wait_until("the node ends", || !answers(self.admin, "/health"));
     }
 
@@ -275,12 +255,41 @@ impl Server {
         }
     }
 
+    /// Ends the node in good order.
+    pub(crate) fn stop(&mut self) {
+        self.order("TERM");
+        wait_until("the node ends", || !answers(self.admin, "/health"));
+    }
+
+    /// Stops the node without its knowledge.
+    pub(crate) fn pause(&mut self) {
+        self.order("STOP");
+    }
+
+    /// Lets the node go on after [`Server::pause`].
+    pub(crate) fn unpause(&mut self) {
+        self.order("CONT");
+    }
+
+    /// Fills the disk of a node that has a small one.
+    pub(crate) fn fill_disk(&mut self) {
+        self.order("fill");
+        let full = self.folder.join("full");
+        wait_until("the disk is full", || std::fs::read_to_string(&full).is_ok_and(|text| text.contains("space")));
+    }
+
+    /// Removes what [`Server::fill_disk`] has written.
+    pub(crate) fn free_disk(&mut self) {
+        std::fs::remove_file(self.folder.join("full")).unwrap();
+        self.order("free");
+    }
+
     fn order(&mut self, order: &str) {
         writeln!(self.watched.stdin.as_mut().unwrap(), "{order}").unwrap();
     }
 
     /// Waits until the node answers.
-    fn wait(&self) -> Result<(), String> {
+    pub(crate) fn wait(&self) -> Result<(), String> {
         let began = Instant::now();
         while !(answers(self.admin, "/health") && answers(self.ingress, "/restate/health")) {
             if began.elapsed() > PATIENCE {

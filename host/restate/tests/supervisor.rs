@@ -12,7 +12,7 @@ use std::{
 use flowcell_contract::{Json, RunId};
 use flowcell_restate::{Location, OpenRestateError, RestateStore};
 use flowcell_runtime::{
-    FlowRunner, HubError, RunCommand, RunOptions, World,
+    FlowRunner, HubError, OpenError, RunCommand, RunOptions, World,
     ports::{Filter, Journal, RunRow, Runs},
     remote,
     shared::SharedRuns,
@@ -85,8 +85,13 @@ impl Host {
 
     /// Accepts a new run.
     pub(crate) fn accept(&self, run: &str, body: &str) {
-        let runner = FlowRunner::new(pinned(body), self.world.clone(), options(run)).unwrap();
-        self.runtime.block_on(runner.accept()).unwrap();
+        self.try_accept(run, body).unwrap();
+    }
+
+    /// Accepts a new run, unless the cluster is away.
+    pub(crate) fn try_accept(&self, run: &str, body: &str) -> Result<(), OpenError> {
+        let runner = FlowRunner::new(pinned(body), self.world.clone(), options(run))?;
+        self.runtime.block_on(runner.accept())
     }
 
     /// Accepts a new run with an id that is made for it. Returns the id.
@@ -108,19 +113,24 @@ impl Host {
         self.wait_until(run, status, |row| row.status == status);
     }
 
+    /// Waits until the store shows one of these statuses of a run. Returns it.
+    pub(crate) fn wait_for_any(&self, run: &str, statuses: &[&str]) -> String {
+        self.wait_until(run, &statuses.join(" or "), |row| statuses.contains(&row.status.as_str())).status
+    }
+
     /// Waits until the store shows that a run waits for an answer.
     pub(crate) fn wait_for_question(&self, run: &str) {
         self.wait_until(run, "asking", |row| row.status == "parked" && row.waits_for.is_some());
     }
 
-    fn wait_until(&self, run: &str, status: &str, reached: impl Fn(&RunRow) -> bool) {
+    fn wait_until(&self, run: &str, status: &str, reached: impl Fn(&RunRow) -> bool) -> RunRow {
         let began = Instant::now();
         loop {
             let row = self.store.run(&tenant(), &run.into()).unwrap();
-            if row.as_ref().is_some_and(|(row, _)| reached(row)) {
-                return;
-            }
-            let is = row.map(|(row, _)| row.status).unwrap_or_default();
+            let is = match row {
+                Some((row, _)) if reached(&row) => return row,
+                row => row.map(|(row, _)| row.status).unwrap_or_default(),
+            };
             assert!(began.elapsed() < Duration::from_secs(60), "the run is `{is}` and not `{status}`");
             std::thread::sleep(Duration::from_millis(2));
         }
