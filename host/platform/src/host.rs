@@ -64,7 +64,9 @@ use crate::{
         error::{Error, InputError, StartError},
         loaded::{CheckedInput, LoadedFlow},
     },
-    observe::{metrics::Metrics, observed::RunWatch, projection::LabelProjections, telemetry::Telemetry},
+    observe::{
+        metrics::Metrics, observed::RunWatch, projection::LabelProjections, relay::LiveRelay, telemetry::Telemetry,
+    },
     operate::{
         policy::Policy,
         usage::{Usage, counted::CountedRunner},
@@ -350,6 +352,9 @@ impl Host {
         if let Some(store) = self.shared() {
             store.serve(&world).map_err(OpenError::Store)?;
         }
+        if let Some(relay) = self.live_relay() {
+            relay.start().map_err(|error| OpenError::Store(StoreError(error.to_string().into())))?;
+        }
         Ok(world)
     }
 
@@ -420,6 +425,15 @@ impl Host {
 
     pub(crate) fn watched(&self) -> &Watched {
         &self.shared.watched
+    }
+
+    /// Returns the relay of live events. `None`: the store is not shared, or its server has no notifications.
+    pub fn live_relay(&self) -> Option<&Arc<LiveRelay>> {
+        let open = || {
+            let relay = self.shared()?.relay()?;
+            Some(Arc::new(LiveRelay::new(relay, self.shared.hubs.clone())))
+        };
+        self.shared.relay.get_or_init(open).as_ref()
     }
 
     /// Returns the hubs of the runs that this host drives.

@@ -15,7 +15,7 @@ use flowcell_runtime::{
         Record, RelabelError, Removable, Removed, Removing, RunRow, Runs, SearchPage, Session, Sessions, StepState,
         StoreError, StoreErrorKind, Sweep, Swept, Unit,
     },
-    shared::{Offer, SharedRuns, StoreProcess},
+    shared::{Offer, Relay, SharedRuns, StoreProcess},
     sql::SharedStore,
 };
 use futures_util::future::BoxFuture;
@@ -278,6 +278,10 @@ impl SharedRuns for RestateStore {
         let _ = SharedRuns::settle(self);
         self.shared.retire();
         self.tables.retire();
+    }
+
+    fn relay(&self) -> Option<Arc<dyn Relay>> {
+        self.tables.relay()
     }
 
     /// The first call opens the endpoint, to which the cluster sends invocations.

@@ -132,6 +132,17 @@ pub const COMMIT_TEST_MS: u64 = 60_000;
 pub const MAX_SERVER_HOSTS: usize = 8;
 /// Milliseconds for which `serve` and `drive` wait at their start for a server that does not answer.
 pub const SERVER_START_MS: u64 = 600_000;
+/// Maximum bytes of a message between the processes of a store, such as a live event. PostgreSQL takes notifications of
+/// less than 8,000 bytes.
+pub const MAX_RELAYED_BYTES: usize = 7_900;
+/// Maximum number of such messages that wait to be sent, and of those that wait for their receiver.
+pub const MAX_RELAYED_MESSAGES: usize = 1_024;
+/// Milliseconds for which such messages wait for others to be sent together.
+pub const RELAY_PAUSE_MS: u64 = 20;
+/// Milliseconds until a process connects for such messages again.
+pub const RELAY_RETRY_MS: u64 = 1_000;
+/// Milliseconds without such messages after which a process tests its connection for them.
+pub const RELAY_CHECK_MS: u64 = 10_000;
 /// Milliseconds between two checks for messages from other processes.
 pub const INBOX_POLL_MS: u64 = 200;
 /// Milliseconds that a process waits for the outcome of a message that it has sent.

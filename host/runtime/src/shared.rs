@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use flowcell_contract::{RunId, Tenant};
+use tokio::sync::broadcast;
 
 use crate::{
     ports::{LabelChange, Lease, RelabelError, Runs, StoreError},
@@ -30,6 +31,17 @@ pub struct StoreProcess {
     pub lease_ms: u64,
     /// The number of runs that it holds, without those that they have called.
     pub runs: u64,
+}
+
+/// Carries messages between the processes of a store, such as live events. A message may be lost, and none is kept.
+pub trait Relay: Send + Sync {
+    /// Queues a message, one line of text, for the other processes. Returns at once. Returns false if the message is
+    /// dropped: it is larger than [`MAX_RELAYED_BYTES`](crate::limits::MAX_RELAYED_BYTES), or too many messages wait.
+    fn send(&self, message: String) -> bool;
+
+    /// Returns a receiver of the messages of the other processes from now on. A slow receiver loses the oldest ones. The
+    /// first call connects to the server.
+    fn receive(&self) -> broadcast::Receiver<Arc<str>>;
 }
 
 /// A store that several processes share.
@@ -68,6 +80,9 @@ pub trait SharedRuns: Runs {
     /// Writes all queued items, and releases all runs of this process. A process calls this when it ends without
     /// dropping the store.
     fn retire(&self);
+
+    /// Returns the relay of messages between the processes of the store. `None`: the server has no notifications.
+    fn relay(&self) -> Option<Arc<dyn Relay>>;
 
     /// Delivers messages of other processes to the runs of this one. Records messages to runs without a driver in their
     /// journals. Continues until `world` is dropped.

@@ -27,6 +27,7 @@
 //! | `queue`, `writer` | the items for the writer, and the tokio task that writes |
 //! | `commit`, `side_writes` | one commit: units, and the writes beside them |
 //! | `schema`, `backfill` | the tables, and their upgrades |
+//! | `relay` | messages between the processes of a store that may be lost |
 //! | `settings`, `replication` | the checks of the server's settings |
 //! | `worker` | the jobs for the thread that uses the server |
 //!
@@ -64,6 +65,7 @@ mod place;
 mod presence;
 mod queue;
 mod recovery;
+mod relay;
 mod remove;
 mod replication;
 mod runs;
@@ -108,6 +110,7 @@ pub use indexed::{IndexedRun, Journals, StatusNote};
 pub use options::Options;
 use presence::Presence;
 use queue::{Item, Queue, Turn};
+use relay::SqlRelay;
 use sql_error::SqlError;
 use worker::{Job, Worker};
 
@@ -182,6 +185,7 @@ struct Shared {
     entering: tokio::sync::Mutex<()>,
     /// The connection that all reads use, once a snapshot is pinned.
     snapshot: tokio::sync::OnceCell<tokio::sync::Mutex<Connection>>,
+    relay: Arc<SqlRelay>,
     options: Options,
 }
 
@@ -336,6 +340,7 @@ async fn prepare(url: &str, options: Options) -> Result<Arc<Shared>, OpenSharedS
         place,
         entering: Default::default(),
         snapshot: Default::default(),
+        relay: Arc::default(),
         options,
     }))
 }
@@ -397,6 +402,7 @@ async fn run_thread(shared: Arc<Shared>, mut taken: jobs::UnboundedReceiver<Job>
     tokio::task::spawn_local(heartbeat::renew_repeatedly(shared.clone()));
     let testing = tokio::task::spawn_local(recovery::test_suspect_server(shared.clone()));
     tokio::task::spawn_local(presence::watch(shared.clone()));
+    let relaying = tokio::task::spawn_local(relay::run(shared.clone()));
     let writer = tokio::task::spawn_local(writer::Writer::new(shared.clone()).run());
     let answering = shared.clone();
     let answers = tokio::task::spawn_local(async move {
@@ -425,6 +431,9 @@ async fn run_thread(shared: Arc<Shared>, mut taken: jobs::UnboundedReceiver<Job>
         // The writer has failed, but reads continue.
         let _ = answers.await;
     }
+    // The listener has to be dropped while this thread has a tokio runtime.
+    relaying.abort();
+    let _ = relaying.await;
 }
 
 impl Drop for SharedStore {

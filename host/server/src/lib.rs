@@ -460,6 +460,9 @@ impl RunObserver for DrivenRuns {
 
     fn attend(&self, tenant: &Tenant, mut runner: FlowRunner) -> Option<BoxFuture<'static, RunResult>> {
         self.broadcasts.attach_to(tenant, &mut runner);
+        if let Some(relay) = self.directory.host.live_relay() {
+            relay.attach_to(tenant, &mut runner);
+        }
         let (run, flow) = (runner.run_id().clone(), Arc::from(runner.flow()));
         runner.attach(Arc::new(GateWatch::new(self.feeds.clone(), tenant.clone(), run, flow)));
         self.directory.host.watch(&mut runner);

@@ -335,8 +335,7 @@ impl HostBuilder {
         let Stores { journal, state, blobs, leases, cache, sessions, documents, inbox, sweep, erase, store, shared } =
             Stores::open(std::mem::take(&mut self.place), of_files)?;
         let timers: Arc<dyn Timers> = Arc::new(SystemTimers::default());
-        let files = self.files.clone();
-        let metrics = Metrics::default();
+        let (files, metrics) = (self.files.clone(), Metrics::default());
         let live = Arc::<LiveRuns>::default();
         let resolver = Arc::new(SharedResolver::default());
         let egress = Egress::new(std::mem::take(&mut self.egress)).map_err(invalid_setting)?.with_resolver(resolver);
@@ -390,6 +389,7 @@ impl HostBuilder {
             vault,
             store,
             shared,
+            relay: Default::default(),
             checked: CheckedFlows::default(),
             pinned: Default::default(),
             inputs: FairSemaphore::new(MAX_INPUT_CHECKS),

@@ -1,6 +1,10 @@
 //! The parts that all clones of a host share.
 
-use std::{collections::HashMap, path::PathBuf, sync::Arc};
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+};
 
 use flowcell_contract::{Capability, Digest};
 use flowcell_engine::{Engine, FairSemaphore};
@@ -22,7 +26,7 @@ use super::{
     watched::Watched,
 };
 use crate::{
-    observe::{metrics::Metrics, observed::Observers, telemetry::Telemetry},
+    observe::{metrics::Metrics, observed::Observers, relay::LiveRelay, telemetry::Telemetry},
     operate::{usage::Usage, vault::Vault},
     posted::cache::PostedCache,
     world::services::Settings,
@@ -70,6 +74,8 @@ pub(super) struct Shared {
     pub(super) store: Option<Arc<SqliteStore>>,
     /// The shared store. `None` if the store is not shared.
     pub(super) shared: Option<Arc<dyn SharedRuns>>,
+    /// The relay of live events, from its first use on. `None` if the store has no notifications.
+    pub(super) relay: OnceLock<Option<Arc<LiveRelay>>>,
     pub(super) checked: CheckedFlows,
     pub(super) pinned: PinnedFlows,
     /// Limits concurrent checks of inputs against schemas.

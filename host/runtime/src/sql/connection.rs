@@ -231,6 +231,17 @@ impl Connections {
         Some(listener)
     }
 
+    /// Opens a connection to the present primary that can listen to channels of PostgreSQL, and that no other caller
+    /// waits for.
+    pub(super) async fn open_listener(&self, patience: Duration) -> Result<PgListener, sqlx::Error> {
+        let pool = open_pool(&self.hosts, &self.primary, 1, patience);
+        let (Pool::Pg(pool), Hosts::Pg(hosts)) = (pool, &self.hosts) else {
+            return Err(sqlx::Error::Protocol("the server has no notifications".into()));
+        };
+        pool.set_connect_options(hosts[self.primary.index.load(Ordering::Acquire)].clone());
+        PgListener::connect_with(&pool).await
+    }
+
     pub(super) async fn close(&self) {
         for pool in [&self.test_pool, &self.pool] {
             match pool {

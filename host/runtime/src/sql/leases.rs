@@ -7,6 +7,7 @@ use flowcell_contract::{RunId, Tenant};
 use super::{
     Shared, SharedStore,
     claims::{Key, TreeLease},
+    dialect::Dialect,
     heartbeat, inbox,
     outage::Blocked,
     queue::{Item, Turn},
@@ -14,7 +15,7 @@ use super::{
 };
 use crate::{
     ports::{LabelChange, Lease, Leases, RelabelError, StoreError},
-    shared::{Offer, SharedRuns, StoreProcess},
+    shared::{Offer, Relay, SharedRuns, StoreProcess},
     world::World,
 };
 
@@ -77,6 +78,11 @@ impl SharedRuns for SharedStore {
         if self.worker.write(async move |connection| heartbeat::release_runs(connection, owner).await).is_ok() {
             self.shared.presence.leave();
         }
+    }
+
+    fn relay(&self) -> Option<Arc<dyn Relay>> {
+        let relay = || self.shared.relay.clone() as Arc<dyn Relay>;
+        (self.shared.connections.dialect() == Dialect::Postgres).then(relay)
     }
 
     fn serve(&self, world: &Arc<World>) -> Result<(), StoreError> {

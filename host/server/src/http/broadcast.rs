@@ -2,8 +2,10 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | remote | the events of a run that another process drives |
 //! | ring | the latest events of a run, bounded by their number and by the tenant's share of bytes |
 
+mod remote;
 pub(super) mod ring;
 
 use std::{
@@ -27,7 +29,10 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::json;
 
-use self::ring::{Lagged, Listener, MAX_EVENTS_BYTES, Ring};
+use self::{
+    remote::Remote,
+    ring::{Lagged, Listener, MAX_EVENTS_BYTES, Ring},
+};
 use super::api_error::ApiError;
 use crate::blocking::blocking;
 use flowcell_platform::{Host, host::events::EventReader};
@@ -94,6 +99,8 @@ struct Broadcast {
     next: Mutex<HashMap<RunId, u64>>,
     /// The number of [`Forwarder`]s attached to the run. It is 0 if this process does not drive the run.
     forwarders: AtomicUsize,
+    /// The events of the process that drives the run, if this process does not.
+    remote: Remote,
     /// The time of the latest look at the store, and the number of the next event in it.
     looked: tokio::sync::Mutex<Option<(Instant, u64)>>,
 }
@@ -123,6 +130,7 @@ impl Broadcasts {
             ring: self.new_ring(tenant),
             next: Mutex::new(HashMap::from([(run.clone(), from)])),
             forwarders: AtomicUsize::new(0),
+            remote: Remote::default(),
             looked: tokio::sync::Mutex::default(),
         });
         all.insert((tenant.clone(), run.clone()), Arc::downgrade(&broadcast));
@@ -186,6 +194,7 @@ struct Forwarder(Arc<Broadcast>);
 impl Forwarder {
     fn new(broadcast: Arc<Broadcast>) -> Forwarder {
         broadcast.forwarders.fetch_add(1, Ordering::AcqRel);
+        broadcast.remote.unsubscribe();
         Forwarder(broadcast)
     }
 }
@@ -285,6 +294,8 @@ pub(crate) struct Subscriber {
     next: u64,
     /// True once all events of the journal are sent.
     caught_up: bool,
+    /// The time of the latest check of the store.
+    checked: Instant,
     /// True if the ring has dropped events after the last one that this subscriber received.
     lagged: bool,
     ended: bool,
@@ -314,6 +325,7 @@ impl Subscriber {
             reader: None,
             next: from,
             caught_up: false,
+            checked: Instant::now(),
             lagged: false,
             ended,
         }
@@ -338,10 +350,16 @@ impl Subscriber {
                 self.catch_up().await?;
                 continue;
             }
-            match tokio::time::timeout(POLL_INTERVAL, self.coming.receive()).await {
+            // Live events of another process that follow each other quickly do not delay the check.
+            let left = POLL_INTERVAL.saturating_sub(self.checked.elapsed());
+            if left.is_zero() {
+                self.poll_store().await;
+                continue;
+            }
+            match tokio::time::timeout(left, self.coming.receive()).await {
                 Ok(Ok(frame)) => self.process(frame),
                 Ok(Err(Lagged)) => self.lagged = true,
-                Err(_) => self.poll_store().await,
+                Err(_) => {}
             }
         }
     }
@@ -350,7 +368,7 @@ impl Subscriber {
     fn process(&mut self, frame: Frame) {
         match frame.seq {
             Some(seq) if seq < self.next => return,
-            Some(seq) if seq > self.next && self.lagged => {
+            Some(seq) if seq > self.next && self.lagged && !frame.text.is_empty() => {
                 let lost = lagged(&self.run, self.next, seq - 1);
                 self.next = seq;
                 self.lagged = false;
@@ -384,15 +402,17 @@ impl Subscriber {
         self.caught_up = !page.is_full;
         self.reader = page.is_full.then_some(reader);
         self.next = page.next;
+        let has_end = page.frames.last().is_some_and(|frame| &*frame.kind == "harness:complete");
         page.frames.reverse();
         self.read = PendingEvents { frames: page.frames, permit: Some(permit) };
-        if self.caught_up {
+        if self.caught_up && !has_end {
             self.listen().await;
         }
         Some(())
     }
 
-    /// If this process drives the run, and the broadcast is not attached to the run yet, attaches it.
+    /// If this process drives the run, and the broadcast is not attached to the run yet, attaches it. If another process
+    /// may drive the run, subscribes to the events of that process.
     async fn listen(&self) {
         if self.broadcast.forwarders.load(Ordering::Acquire) > 0 {
             return;
@@ -400,6 +420,9 @@ impl Subscriber {
         if let Some(hub) = self.host.hubs().get(self.host.tenant(), &self.run) {
             // If the run has ended in the meantime, its last events are in the journal.
             let _ = hub.attach(Arc::new(Forwarder::new(self.broadcast.clone()))).await;
+        } else if let Some(relay) = self.host.live_relay() {
+            let Broadcast { run, ring, remote, .. } = &*self.broadcast;
+            remote.subscribe(relay, self.host.tenant(), run, self.next, ring);
         }
     }
 
@@ -407,6 +430,7 @@ impl Subscriber {
     /// Attaches the broadcast to the run if this process drives the run by now. Does nothing while a [`Forwarder`] is
     /// attached.
     async fn poll_store(&mut self) {
+        self.checked = Instant::now();
         if self.broadcast.forwarders.load(Ordering::Acquire) == 0 {
             let next = self.broadcast.next_in_store(&self.host).await;
             self.caught_up = next <= self.next;

@@ -40,11 +40,15 @@ mod metrics;
 mod moments;
 mod notices;
 mod quotas;
+mod remote;
 mod runs;
 mod samples;
 mod scripts;
 mod search;
 mod secrets;
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../../../runtime/tests/stores/servers.rs"]
+mod servers;
 mod shares;
 mod steps_api;
 #[allow(dead_code, reason = "the tests of the program use the rest")]
