@@ -37,7 +37,7 @@ use crate::{
     hub::{Channel, Hub},
     limits::MAX_DEPTH,
     live::Starting,
-    ports::{Lease, Pin, Record, StoreError},
+    ports::{Lease, Leases, Pin, Record, StoreError},
     publish::Projector,
     quota::QuotaHold,
     result::{RunError, RunResult, RunStatus, Waiting},
@@ -137,11 +137,7 @@ impl FlowRunner {
     ) -> Result<FlowRunner, OpenError> {
         let tenant = world.tenant.clone();
         let run_id = options.run_id.clone().unwrap_or_else(|| new_run_id(world.timers.now()));
-        // No run has an id that was created just now.
-        let lease = match options.run_id {
-            Some(_) => claim(&world, &run_id)?,
-            None => world.leases.claim_new(&tenant, &run_id)?.ok_or_else(|| OpenError::Driven(run_id.clone()))?,
-        };
+        let lease = claim(&world, &run_id, options.run_id.is_none())?;
         let known = options.run_id.is_some().then(|| world.journal.find(&tenant, &run_id)).transpose()?;
         if let Some(record) = known.flatten() {
             if options.request.is_some() {
@@ -200,7 +196,7 @@ impl FlowRunner {
 
     /// Prepares to continue a run in the journal. The input and the policy in the options do not apply.
     pub fn resume(world: Arc<World>, run_id: RunId, options: RunOptions) -> Result<FlowRunner, OpenError> {
-        let lease = claim(&world, &run_id)?;
+        let lease = claim(&world, &run_id, false)?;
         match world.journal.find(&world.tenant, &run_id)? {
             Some(record) => FlowRunner::reopen(record, world, run_id, options, lease),
             None => Err(OpenError::Unknown(run_id)),
@@ -493,8 +489,9 @@ fn cancel_runs(runs: Vec<RunId>, world: Arc<World>) -> BoxFuture<'static, ()> {
     })
 }
 
-fn claim(world: &World, run: &RunId) -> Result<Lease, OpenError> {
-    world.leases.claim(&world.tenant, run)?.ok_or_else(|| OpenError::Driven(run.clone()))
+fn claim(world: &World, run: &RunId, is_new: bool) -> Result<Lease, OpenError> {
+    let claim = if is_new { <dyn Leases>::claim_new } else { <dyn Leases>::claim };
+    claim(&*world.leases, &world.tenant, run)?.ok_or_else(|| OpenError::Driven(run.clone()))
 }
 
 /// Makes the id of a new run. `now` is the time in milliseconds since 1970.
