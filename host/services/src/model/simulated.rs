@@ -136,8 +136,16 @@ async fn stream_text(
 ) {
     let letters: Vec<char> = text.chars().collect();
     for (index, piece) in letters.chunks(entry.chunk.unwrap_or(DEFAULT_CHUNK_CHARS)).enumerate() {
-        if index > 0 {
-            wait(clock, entry.chunk_delay_ms).await;
+        if index > 0 && entry.chunk_delay_ms > 0 {
+            let mut pause = clock.sleep(Wait::Simulated, Duration::from_millis(entry.chunk_delay_ms));
+            loop {
+                // Waiting text is reported during the pause, as with a model over HTTP.
+                tokio::select! {
+                    biased;
+                    () = deltas.flush_when_due() => {}
+                    () = &mut pause => break,
+                }
+            }
         }
         deltas.add(delta(piece.iter().collect())).await;
     }

@@ -88,16 +88,18 @@ async fn entries_that_match_come_first_and_follow_the_conversation() {
 #[tokio::test]
 async fn faults_delays_and_pieces_are_simulated() {
     let kit =
-        scripted(json!([{ "error": { "code": "model_overloaded", "times": 2, "retryAfterMs": 5 }, "text": "abcd",
+        scripted(json!([{ "error": { "code": "model_overloaded", "times": 2, "retryAfterMs": 5 }, "text": "abcdef",
         "delayMs": 20, "chunk": 2, "chunkDelayMs": 3, "stop": "max_tokens", "usage": { "input": 4, "output": 2 } }]));
+    kit.clock.fire(Wait::Coalesce);
     let reply = kit.ask("x").await.unwrap();
     assert_eq!(
         (&reply["stop"], &reply["usage"]["input"], &reply["usage"]["estimated"]),
         (&json!("max_tokens"), &json!(4), &json!(false))
     );
-    assert_eq!(kit.clock.slept(Wait::Simulated), [20, 20, 20, 3]);
+    assert_eq!(kit.clock.slept(Wait::Simulated), [20, 20, 20, 3, 3]);
     assert_eq!(kit.clock.slept(Wait::Backoff), [5, 5]);
-    assert_eq!(kit.events("agent:text"), [json!({ "delta": "ab" }), json!({ "delta": "cd" })]);
+    // A piece is reported when its time comes, and not at the end.
+    assert_eq!(kit.events("agent:text"), ["ab", "cd", "ef"].map(|delta| json!({ "delta": delta })));
     let kit = scripted(json!([{ "error": { "code": "model_quota", "message": "no money" } }]));
     let failure = kit.ask("x").await.unwrap_err();
     assert_eq!((failure.code.as_str(), failure.retryable), ("model_quota", false));
