@@ -29,7 +29,7 @@ pub(crate) const STORE: &str = "FlowcellStore";
 /// The key of the one object of this kind.
 pub(crate) const THE_STORE: &str = "store";
 
-/// The form of what a handler of an invocation does: its steps, and the texts that it writes. The cluster compares them
+/// The form of the steps of a handler, and of the texts that it writes. The cluster compares them
 /// with those of an earlier try of the invocation, byte by byte.
 ///
 /// A change of the steps, of a text below, or of a page or a head needs the next number. The handler keeps the form before

@@ -79,7 +79,7 @@ impl Trial {
         self.processes.insert(process, Process::start(&self.urls[process], self.folder.path()));
     }
 
-    /// Waits until all runs have ended, and checks what they did.
+    /// Waits until all runs have ended, and checks their calls.
     fn check(self) {
         let Trial { cluster, folder, urls, processes, runs, balancer, ports } = self;
         processes.into_iter().for_each(Process::end);

@@ -168,7 +168,7 @@ fn accept_many(host: &Host, body: &str) -> Vec<String> {
     })
 }
 
-/// Waits until lists show the end of a run. Reads only the database, so that the wait takes little of what is measured.
+/// Waits until lists show the end of a run. Reads only the database, so that the wait takes little of the measured time.
 fn wait_in_tables(host: &Host, run: &str) {
     let row = || host.store.tables().run(&tenant(), &run.into()).unwrap();
     wait_until("a run ends", || row().is_some_and(|(row, _)| row.status == "succeeded"));
