@@ -186,6 +186,8 @@ struct Shared {
     /// The connection that all reads use, once a snapshot is pinned.
     snapshot: tokio::sync::OnceCell<tokio::sync::Mutex<Connection>>,
     relay: Arc<SqlRelay>,
+    /// The tenants whose messages this process delivers.
+    served: Mutex<inbox::Served>,
     options: Options,
 }
 
@@ -341,6 +343,7 @@ async fn prepare(url: &str, options: Options) -> Result<Arc<Shared>, OpenSharedS
         entering: Default::default(),
         snapshot: Default::default(),
         relay: Arc::default(),
+        served: Mutex::default(),
         options,
     }))
 }

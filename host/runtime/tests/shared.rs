@@ -46,6 +46,7 @@ on_both! {
     together::events_are_read_in_any_process
     inbox::r18_a_message_sent_a_hundred_times_is_applied_once
     inbox::a_run_without_a_driver_accepts_messages
+    inbox::many_tenants_receive_messages
     relay::only_postgres_has_a_relay
     lost::t11_a_database_without_the_last_unit_is_an_older_copy
     lost::t11_a_database_without_the_last_run_is_an_older_copy

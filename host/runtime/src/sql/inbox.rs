@@ -6,7 +6,7 @@
 
 use std::{
     cell::RefCell,
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     rc::Rc,
     sync::{Arc, Weak},
     time::{Duration, Instant},
@@ -73,62 +73,84 @@ impl Inbox for SharedStore {
     }
 }
 
+/// The tenants whose messages this process delivers. All of them share one task and one connection: a connection for each
+/// tenant would leave none for the rest of the store.
+#[derive(Default)]
+pub(super) struct Served {
+    /// The worlds of each tenant, as long as their owners keep them.
+    worlds: HashMap<Tenant, Vec<Weak<World>>>,
+    is_running: bool,
+}
+
+impl Served {
+    /// Returns a world of a tenant.
+    fn world(&self, tenant: &Tenant) -> Option<Arc<World>> {
+        self.worlds.get(tenant)?.iter().find_map(Weak::upgrade)
+    }
+
+    /// Drops the worlds without owners. Returns false if none is left, and records that the task ends.
+    fn goes_on(&mut self) -> bool {
+        self.worlds.retain(|_, worlds| {
+            worlds.retain(|world| world.strong_count() > 0);
+            !worlds.is_empty()
+        });
+        self.is_running = !self.worlds.is_empty();
+        self.is_running
+    }
+}
+
 /// Delivers messages of other processes to the runs of this one. Records messages to runs without a driver in their
 /// journals. Continues until `world` is dropped.
 pub(super) fn serve(world: &Arc<World>, worker: &Worker) -> Result<(), StoreError> {
     let failed = |error: std::io::Error| StoreError(error.to_string().into());
+    let mut served = worker.shared().served.lock();
+    served.worlds.entry(world.tenant.clone()).or_default().push(Arc::downgrade(world));
+    if served.is_running {
+        return Ok(());
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-    let deliverer = Deliverer { world: Arc::downgrade(world), worker: worker.clone(), under_way: Rc::default };
-    let thread = std::thread::Builder::new().name("flowcell-inbox".into());
-    let serving = move || LocalSet::new().block_on(&runtime, deliverer.run());
-    thread.spawn(serving).map(drop).map_err(failed)
+    let (thread, worker) = (std::thread::Builder::new().name("flowcell-inbox".into()), worker.clone());
+    thread.spawn(move || LocalSet::new().block_on(&runtime, deliver(worker))).map_err(failed)?;
+    served.is_running = true;
+    Ok(())
 }
 
-/// The tokio task that delivers messages.
-struct Deliverer {
-    world: Weak<World>,
-    worker: Worker,
-    /// Creates the set of messages that are being delivered, in the thread that owns the set.
-    under_way: fn() -> Rc<RefCell<HashSet<u64>>>,
-}
-
-impl Deliverer {
-    async fn run(self) {
-        let under_way = (self.under_way)();
-        let shared = self.worker.shared().clone();
-        let mut listener = shared.connections.listen(CHANNEL).await;
-        while !shared.queue.is_closed() && self.world.strong_count() > 0 {
-            let owner = shared.claims.owner();
-            // After an error, the next round reads the messages.
-            let found = self.worker.read(async move |connection| waiting(connection, owner).await);
-            let is_readable = found.is_ok();
-            for message in found.unwrap_or_default() {
-                if under_way.borrow_mut().insert(message.number) {
-                    let (world, worker, under_way) = (self.world.clone(), self.worker.clone(), under_way.clone());
-                    tokio::task::spawn_local(async move {
-                        let number = message.number;
-                        deliver_message(&world, &worker, message).await;
-                        under_way.borrow_mut().remove(&number);
-                    });
-                }
+/// Delivers messages as long as a tenant has a world.
+async fn deliver(worker: Worker) {
+    let under_way = Rc::<RefCell<HashSet<u64>>>::default();
+    let shared = worker.shared().clone();
+    let mut listener = shared.connections.listen(CHANNEL).await;
+    while !shared.queue.is_closed() && shared.served.lock().goes_on() {
+        let owner = shared.claims.owner();
+        // After an error, the next round reads the messages.
+        let found = worker.read(async move |connection| waiting(connection, owner).await);
+        let is_readable = found.is_ok();
+        for message in found.unwrap_or_default() {
+            let Some(world) = shared.served.lock().world(&message.tenant) else { continue };
+            if under_way.borrow_mut().insert(message.number) {
+                let (worker, under_way) = (worker.clone(), under_way.clone());
+                tokio::task::spawn_local(async move {
+                    let number = message.number;
+                    deliver_message(world, &worker, message).await;
+                    under_way.borrow_mut().remove(&number);
+                });
             }
-            let poll = tokio::time::sleep(Duration::from_millis(INBOX_POLL_MS));
-            match &mut listener {
-                Some(listener) if is_readable => tokio::select! {
-                    () = poll => {}
-                    received = listener.recv() => if received.is_err() {
-                        tokio::time::sleep(Duration::from_millis(INBOX_POLL_MS)).await;
-                    },
+        }
+        let poll = tokio::time::sleep(Duration::from_millis(INBOX_POLL_MS));
+        match &mut listener {
+            Some(listener) if is_readable => tokio::select! {
+                () = poll => {}
+                received = listener.recv() => if received.is_err() {
+                    tokio::time::sleep(Duration::from_millis(INBOX_POLL_MS)).await;
                 },
-                _ => poll.await,
-            }
+            },
+            _ => poll.await,
         }
     }
 }
 
 /// Delivers a message to the driver of the run in this process, or records it in a run without a driver.
-async fn deliver_message(world: &Weak<World>, worker: &Worker, message: Waiting) {
-    let Some(world) = world.upgrade() else { return };
+async fn deliver_message(world: Arc<World>, worker: &Worker, message: Waiting) {
     let Waiting { number, tenant, run, command, mine } = message;
     let outcome = match world.hubs.get(&tenant, &run) {
         Some(hub) => hub.deliver(number, command).await,

@@ -4,8 +4,12 @@ use std::{sync::Arc, thread};
 
 use flowcell_contract::{Json, Value};
 use flowcell_runtime::{
-    FlowRunner, Pinned, QuestionRef, RunCommand, RunOptions, RunStatus, fact::Fact, ports::Pin, remote::ask,
-    shared::SharedRuns, sql::Options,
+    FlowRunner, Pinned, QuestionRef, RunCommand, RunOptions, RunStatus, World,
+    fact::Fact,
+    ports::{Filter, Pin, Runs},
+    remote::ask,
+    shared::SharedRuns,
+    sql::Options,
 };
 
 use super::wait_for;
@@ -76,6 +80,32 @@ pub(crate) fn r18_a_message_sent_a_hundred_times_is_applied_once(backend: &Backe
     assert_eq!(driver.join().unwrap().status, RunStatus::Succeeded);
     assert_eq!(send(2, "p", hello()).join().unwrap().unwrap_err().code(), "run_not_active");
     assert_eq!(send(2, "m", hello()).join().unwrap(), Ok(()));
+}
+
+/// More tenants than the store has connections: their messages are delivered, and the store is read meanwhile.
+pub(crate) fn many_tenants_receive_messages(backend: &Backend) {
+    let (one, two) = (open(backend), open(backend));
+    let worlds: Vec<_> = (0..20).map(|number| world_of(&one, &format!("t{number}"))).collect();
+    let server = one.server.as_ref().unwrap();
+    worlds.iter().for_each(|world| server.serve(world).unwrap());
+    for world in [&worlds[0], &worlds[19]] {
+        let flow = Pinned { graph: graph(ASKS), pin: Pin("f".into()) };
+        let run = FlowRunner::new(flow, world.clone(), options("r")).unwrap();
+        assert_eq!(block_on(run.run()).status, RunStatus::Parked);
+        let sender = two.server.as_ref().unwrap();
+        assert_eq!(block_on(ask(&**sender, &world.tenant, &"r".into(), "m", &answer())).unwrap(), Ok(()));
+    }
+    // The last world ends the task, and a new one starts it again.
+    drop(worlds);
+    let world = world_of(&one, "t0");
+    server.serve(&world).unwrap();
+    assert!(server.runs(&world.tenant, &Filter { limit: 9, ..Filter::default() }).is_ok_and(|runs| runs.len() == 1));
+}
+
+fn world_of(store: &Store, tenant: &str) -> Arc<World> {
+    let mut world = Arc::into_inner(store.world(ASKS)).unwrap();
+    world.tenant = tenant.into();
+    Arc::new(world)
 }
 
 /// Any process that finds a message for a parked run can record it. The process that drives the run next processes the
