@@ -161,5 +161,5 @@ fn r32_a_run_cancelled_at_any_point_ends_and_begins_nothing_more() {
     }
     println!("{cancelled} of {count} runs cancelled before they ended, {} violations", wrong.len());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(cancelled * 5 > count, "only {cancelled} of {count} runs were cancelled");
+    assert!(cancelled * 8 > count, "only {cancelled} of {count} runs were cancelled");
 }
