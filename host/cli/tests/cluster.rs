@@ -102,7 +102,8 @@ fn jobs_triggers_and_quotas_work_on_a_cluster() {
         let stored = server.ask("POST", "/v1/flows", &json!({ "flow": flow }));
         assert!(stored.starts_with("HTTP/1.1 201 "), "{stored}");
     }
-    let ids = ["a", "b", "c"];
+    // The cluster has runs of other tests.
+    let ids = ["j1", "j2", "j3"];
     ids.iter().for_each(|id| _ = run(&["run", "waits.yaml", "--run-id", id, "--detach", "--quiet"]));
     ids.iter().for_each(|id| wait_for(folder, &url, id, "parked"));
     let count = |filter: &[&str]| statuses(folder, &url, filter).len();
