@@ -64,13 +64,17 @@ impl From<RunRow> for EndedRun {
 }
 
 impl TenantTrigger {
+    fn waits_for_ends(&self) -> bool {
+        self.enabled && matches!(self.trigger.cause, Cause::Event { .. })
+    }
+
     fn waits_for(&self, end: &EndedRun) -> bool {
         let Cause::Event { flow, status } = &self.trigger.cause else { return false };
         self.enabled && *flow == end.flow && status.iter().any(|status| status.name() == end.status)
     }
 }
 
-/// The maximum number of triggers that [`Begun`] remembers. Of others the mark is read at each look.
+/// The maximum number of triggers that [`Begun`] remembers. With more of them, each look is a scan.
 const MAX_BEGUN: usize = 10_000;
 
 /// The triggers whose mark exists, as far as this process knows: the tenant, the key and the cause of each.
@@ -88,9 +92,10 @@ impl Begun {
 
     /// Returns true if a trigger waits for ends and is not known to have a mark.
     pub(super) fn lacks_any(&self, tenant: &Tenant, live: &[TenantTrigger]) -> bool {
-        let mut waiting = live.iter().filter(|live| live.enabled && matches!(live.trigger.cause, Cause::Event { .. }));
         let begun = self.0.lock();
-        waiting.any(|live| !begun.contains(&(tenant.clone(), live.key(), live.cause())))
+        live.iter()
+            .filter(|live| live.waits_for_ends())
+            .any(|live| !begun.contains(&(tenant.clone(), live.key(), live.cause())))
     }
 }
 
@@ -120,7 +125,7 @@ pub(super) async fn look_for_ends(
     now: u64,
 ) -> Result<Vec<RunId>, LookError> {
     let mut waiting = Vec::new();
-    for live in live.iter().filter(|live| live.enabled && matches!(live.trigger.cause, Cause::Event { .. })) {
+    for live in live.iter().filter(|live| live.waits_for_ends()) {
         let (mark, version) = Records(host).read_or_create_mark(&live.key(), &live.cause(), now)?;
         triggers.waiting_for_ends.add(host.tenant(), live);
         waiting.push(WaitingTrigger { live, mark, version, stuck: None });
