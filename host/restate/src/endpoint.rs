@@ -1,5 +1,7 @@
 //! The endpoint at which the cluster invokes the handlers of this process.
 
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
 use hyper::server::conn::http2;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
@@ -11,7 +13,6 @@ use restate_sdk::{
     service::IntoServiceDefinition,
 };
 use serde::{Deserialize, Serialize};
-use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::{
     net::{TcpListener, TcpSocket},
     sync::{Semaphore, oneshot},
@@ -47,7 +48,6 @@ const IDEMPOTENCY: Duration = Duration::from_secs(600);
 const TRIES: u64 = u32::MAX as u64;
 /// The time to wait at the start for the admin interface.
 const REGISTER_PATIENCE: Duration = Duration::from_secs(30);
-
 /// The pause between two queries of a cluster that has just started.
 const QUERY_PAUSE: Duration = Duration::from_millis(100);
 

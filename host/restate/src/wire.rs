@@ -29,8 +29,8 @@ pub(crate) const STORE: &str = "FlowcellStore";
 /// The key of the one object of this kind.
 pub(crate) const THE_STORE: &str = "store";
 
-/// The form of the steps of a handler, and of the texts that it writes. The cluster compares them
-/// with those of an earlier try of the invocation, byte by byte.
+/// The form of the steps of a handler, and of the texts that it writes. The cluster compares them with those of an earlier
+/// try of the invocation, byte by byte.
 ///
 /// A change of the steps, of a text below, or of a page or a head needs the next number. The handler keeps the form before
 /// for invocations that began with it, which is recorded in their input or in their first commit.
